@@ -34,7 +34,7 @@ class RedisFeed:
         least = micros(now) if data_loss.renumbered < losses else 0
         with self._clock.outside():
             until = await shard.script("publish", [MIN_FEED_ITEMS, least, *news])
-        data_loss.renumbered = losses
+        data_loss.mark_renumbered(losses)
         return instant_of(until)
 
     async def news(self, *, after: int, limit: int, until: datetime | None = None) -> Feed:

@@ -366,7 +366,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         if data_loss.repaired < (losses := len(data_loss.losses)):
             await repair_schedules(self._open(), now)
             await repair_keys(self._open())
-            data_loss.repaired = losses
+            data_loss.mark_repaired(losses)
 
     def _open(self) -> Shards:
         if self._shards is None:
