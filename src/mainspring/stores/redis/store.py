@@ -8,9 +8,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from ...clock import Clock, SystemClock, instant
-from ...config import Durability
-from ...errors import BadInput, ShuttingDown, StoreError
+from ...clock import instant
+from ...errors import BadInput, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
 from ...records.finding import Finding
@@ -24,7 +23,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Capabilities, Listening, Store, Topic
+from ...store import Listening, Store, Topic
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..rules import unique_ids
@@ -42,7 +41,6 @@ from .repair import repair_keys, repair_schedules
 from .run_reads import read_executions, read_lines
 from .shard import Shards
 from .two_phase import sweep
-from .url import RedisUrl
 from .worker_rows import workers_of
 
 _fold_errors = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
@@ -51,27 +49,7 @@ LISTENER_TIMEOUT_SECONDS = 8.0
 
 
 class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
-    """Each verb is one script or one optimistic transaction. A handle is used in the event loop that opened it."""
-
-    capabilities = Capabilities(
-        store="the Redis store",
-        no_scripts="the Redis store has no tables, and no statements that would change them",
-    )
-
-    def __init__(
-        self,
-        url: RedisUrl,
-        *,
-        clock: Clock | None = None,
-        durability: Durability = "full",
-        wakeups: RedisWakeups | None = None,
-    ) -> None:
-        self.url = url
-        self._clock = clock or SystemClock()
-        self._durability: Durability = durability
-        self._wakeups = wakeups or RedisWakeups(self._clock)
-        self._shards: Shards | None = None
-        self._listener: RedisListener | None = None
+    """Each verb is one script or one optimistic transaction."""
 
     # life
 
@@ -367,13 +345,6 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             await repair_schedules(self._open(), now)
             await repair_keys(self._open())
             data_loss.mark_repaired(losses)
-
-    def _open(self) -> Shards:
-        if self._shards is None:
-            raise ShuttingDown(f"the store {self.url.shown} is closed")
-        if self._shards.connector.loop is not asyncio.get_running_loop():
-            raise StoreError("this handle was opened in another event loop: take store.clone() there")
-        return self._shards
 
 
 async def _shut(listener: RedisListener | None, connector: RedisConnector) -> None:
