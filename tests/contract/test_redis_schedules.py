@@ -12,8 +12,7 @@ from mainspring.clock import EPOCH
 from mainspring.records.outcome import Outcome
 from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import finish, plain
-from mainspring.stores.redis import schedules as series
+from mainspring.stores.redis import finish, plain, schedules
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
@@ -95,8 +94,8 @@ class TestDue(OnServers):
             ahead = {"next_run_at": later(60), "due_at": later(60)}
             await store.fire([Firing(schedule=a_schedule(named(n), **ahead)) for n in range(2_000)], now=NOW)
             shard = store._open().first
-            due, rows = await shard.script("due", [0, 0, 500, 0, series.AHEAD_ROWS])
-            assert (due, len(rows)) == ([], 3 * series.AHEAD_ROWS)
+            due, rows = await shard.script("due", [0, 0, 500, 0, schedules.AHEAD_ROWS])
+            assert (due, len(rows)) == ([], 3 * schedules.AHEAD_ROWS)
             counter = Counter(store)
             assert (await store.due(now=NOW, limit=500)).next_at == later(60)
             assert counter.trips == 1

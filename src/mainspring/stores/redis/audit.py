@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...clock import Clock, micros
+from ...clock import micros
 from ...records.audit import AuditEntry, AuditFilter
 from ..rules import matches_audit_filter
 from .document_snapshot import entries_of, transact_documents
-from .shard import Shard, Shards
+from .handle import RedisHandle
+from .shard import Shard
 
 # Entries read per round trip without a filter on their text, and in the first round trip with one.
 PAGE_ROWS = 200
@@ -23,13 +24,8 @@ MAX_SPAN_IDS = 20_000
 _encode = msgspec.json.Encoder().encode
 
 
-class RedisAudit:
+class RedisAudit(RedisHandle):
     """Audit entries in the first shard, by id and by time."""
-
-    _clock: Clock
-
-    def _open(self) -> Shards:
-        raise NotImplementedError
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         ids = [entry.id for entry in entries]

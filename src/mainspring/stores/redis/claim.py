@@ -1,4 +1,4 @@
-"""Claims: jobs leased to workers, the heartbeats of workers, and jobs of silent workers.
+"""Claims: jobs leased to workers.
 
 If nothing but the order decides, claim.lua takes the jobs: it repeats the rule rules.claim.claim, and test_twin.py
 compares the two. With expired jobs, suspects or open circuits the claim is written by the rule.
@@ -16,32 +16,33 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
-from ...clock import micros, nearest_instant
+from ...clock import Clock, micros, nearest_instant
+from ...config import Durability
+from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.job import Job, State, UnreadableRecord
-from ...records.unreadable import decoded, unreadable_record
-from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
+from ...records.job import Job, UnreadableRecord
+from ...records.unreadable import decoded
+from ...records.worker import Claim
 from ..rules import claim as rules
 from ..rules.claim_index import ClaimIndex
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
-from ..rules.workers import WorkerTable
 from .access_paths import group_names
 from .aside import set_aside, take_out_unreadable
 from .attempts import Attempts
 from .connection import Arg
 from .diff import unit_of
-from .document_snapshot import instant_of, watched_command
-from .hashes import read_hash, to_dict
+from .handle import RedisHandle
 from .index import Command
-from .job_reads import read_brief, read_shard
+from .job_reads import read_shard
+from .listener import RedisWakeups
 from .reads import fetch
 from .records import claimed_job, unpacked
 from .shard import Shard, Shards
 from .snapshot import Found, Snapshot
 from .transact import contend_one
-from .two_phase import Condition, Unit, has, resolve
-from .worker_rows import worker_text, workers_of
+from .two_phase import Unit, resolve
+from .url import RedisUrl
 
 # Jobs requested from each shard of a cluster, at least (but not more than the claim's limit).
 MIN_JOBS_PER_SHARD = 16
@@ -53,73 +54,111 @@ MAX_EXPIRED = 1_000
 REFUSALS = (b"silent", b"look", b"held")
 
 
-async def claim(
-    shards: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
-) -> Claim:
-    """Claims jobs: by claim.lua if nothing but the order decides, else by the rule."""
-    lease, us = os.urandom(8).hex(), micros(now)
-    names = list(queues) if queues is not None else []
-    which: list[Arg] = [CLAIM_BYTES, -1 if queues is None else len(names), len(tasks), *names, *tasks]
-    attempts = Attempts(shards, "claim")
-    while True:
-        if len(shards.all) == 1:
-            answers = [await shards.first.script("claim", [us, limit, limit, worker, lease, *which])]
-        else:
-            answers = await _claim_across(
-                shards, limit, lambda most, lease: [us, limit, most, worker, lease, *which], lease
-            )
-        if any(status in REFUSALS[:2] for status, *_ in answers):
-            return await _claim_by_rule(shards, queues, worker, tasks, limit, now)
-        if held := [(shard, one[1]) for shard, one in zip(shards.all, answers, strict=True) if one[0] == b"held"]:
-            await resolve(shards, held[0][0], held[0][1].decode())
-            await attempts.pause()
-            continue
-        pairs = [pair for _, some in answers for pair in zip(some[::2], some[1::2], strict=True)]
-        named_pairs = ((unpacked(id), (id, text)) for id, text in pairs)
-        jobs, broken = decoded("job", named_pairs, lambda pair: claimed_job(*pair, lease, worker, now))
-        if broken:
-            await set_aside(shards, broken, worker, us)
-        if len(answers) > 1:
-            jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
-        instants = [nearest_instant(int(float(status))) for status, _ in answers if status != b""]
-        return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
+class RedisClaim(RedisHandle):
+    """Claims due jobs for workers."""
 
+    def __init__(
+        self,
+        url: RedisUrl,
+        *,
+        clock: Clock | None = None,
+        durability: Durability = "full",
+        wakeups: RedisWakeups | None = None,
+    ) -> None:
+        super().__init__(url, clock=clock, durability=durability, wakeups=wakeups)
+        # Jobs that the last claim took from each shard: the next claim asks for about as many.
+        self._last_claimed: dict[Shard, int] = {}
 
-async def _claim_across(shards: Shards, limit: int, args: Callable[[int, str], list[Arg]], lease: str) -> list[Any]:
-    """The replies of claim.lua by shard. First every shard offers its best jobs, then the best of all are taken."""
-    offers: dict[Shard, Any] = {}
-    limits = {
-        shard: min(limit, max(MIN_JOBS_PER_SHARD, 2 * shards.last_claimed.get(shard, limit))) for shard in shards.all
-    }
-    best, full, unsure = list[tuple[bytes, int]](), False, list(shards.all)
-    while unsure:
-        answers = await shards.each(lambda shard: shard.script("claim", args(limits[shard], "")), unsure)
-        offers |= zip(unsure, answers, strict=True)
-        if any(status in REFUSALS for status, *_ in answers):
-            return list(offers.values())
-        every = ((*one, n) for n, shard in enumerate(shards.all) for one in zip(*offers[shard][1:], strict=True))
-        best, left = _fitting(sorted(every)[:limit])
-        full = len(best) == limit or left <= 0
-        # A shard that offered as many as requested may have more, which come before the last of the best.
-        unsure = [
-            shard
-            for shard in shards.all
-            if len(entries := offers[shard][1]) == limits[shard] < limit and (not full or entries[-1] < best[-1][0])
-        ]
-        limits.update(dict.fromkeys(unsure, limit))
-    counts = Counter(n for _, n in best)
-    shards.last_claimed = {shard: counts[n] for n, shard in enumerate(shards.all)}
-    now = args(0, "")[0]
-    given: list[Any] = [[now if full else offers[shard][0], []] for shard in shards.all]
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        with self._clock.outside():
+            found = await self._claim(self._open(), queues, worker, tasks, limit, now)
+        failpoint("claim.after_commit")
+        if found.expired:
+            self._wakeups.notify("final")
+        return found
 
-    async def take(n: int) -> None:
-        answer = await shards.all[n].script("claim", args(counts[n], lease))
-        given[n] = [now, []] if answer[0] in REFUSALS else answer  # jobs taken from other shards stay claimed
-        if full:
-            given[n][0] = now
+    async def _claim(
+        self,
+        shards: Shards,
+        queues: Collection[str] | None,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        """Claims jobs: by claim.lua if nothing but the order decides, else by the rule."""
+        lease, us = os.urandom(8).hex(), micros(now)
+        names = list(queues) if queues is not None else []
+        which: list[Arg] = [CLAIM_BYTES, -1 if queues is None else len(names), len(tasks), *names, *tasks]
+        attempts = Attempts(shards, "claim")
+        while True:
+            if len(shards.all) == 1:
+                answers = [await shards.first.script("claim", [us, limit, limit, worker, lease, *which])]
+            else:
+                answers = await self._claim_across(
+                    shards, limit, lambda most, lease: [us, limit, most, worker, lease, *which], lease
+                )
+            if any(status in REFUSALS[:2] for status, *_ in answers):
+                return await _claim_by_rule(shards, queues, worker, tasks, limit, now)
+            if held := [(shard, one[1]) for shard, one in zip(shards.all, answers, strict=True) if one[0] == b"held"]:
+                await resolve(shards, held[0][0], held[0][1].decode())
+                await attempts.pause()
+                continue
+            pairs = [pair for _, some in answers for pair in zip(some[::2], some[1::2], strict=True)]
+            named_pairs = ((unpacked(id), (id, text)) for id, text in pairs)
+            jobs, broken = decoded("job", named_pairs, lambda pair: claimed_job(*pair, lease, worker, now))
+            if broken:
+                await set_aside(shards, broken, worker, us)
+            if len(answers) > 1:
+                jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+            instants = [nearest_instant(int(float(status))) for status, _ in answers if status != b""]
+            return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
-    await asyncio.gather(*map(take, counts))
-    return given
+    async def _claim_across(
+        self, shards: Shards, limit: int, args: Callable[[int, str], list[Arg]], lease: str
+    ) -> list[Any]:
+        """The replies of claim.lua by shard. First every shard offers its best jobs, then the best of all are taken."""
+        offers: dict[Shard, Any] = {}
+        limits = {
+            shard: min(limit, max(MIN_JOBS_PER_SHARD, 2 * self._last_claimed.get(shard, limit))) for shard in shards.all
+        }
+        best, full, unsure = list[tuple[bytes, int]](), False, list(shards.all)
+        while unsure:
+            answers = await shards.each(lambda shard: shard.script("claim", args(limits[shard], "")), unsure)
+            offers |= zip(unsure, answers, strict=True)
+            if any(status in REFUSALS for status, *_ in answers):
+                return list(offers.values())
+            every = ((*one, n) for n, shard in enumerate(shards.all) for one in zip(*offers[shard][1:], strict=True))
+            best, left = _fitting(sorted(every)[:limit])
+            full = len(best) == limit or left <= 0
+            # A shard that offered as many as requested may have more, which come before the last of the best.
+            unsure = [
+                shard
+                for shard in shards.all
+                if len(entries := offers[shard][1]) == limits[shard] < limit and (not full or entries[-1] < best[-1][0])
+            ]
+            limits.update(dict.fromkeys(unsure, limit))
+        counts = Counter(n for _, n in best)
+        self._last_claimed = {shard: counts[n] for n, shard in enumerate(shards.all)}
+        now = args(0, "")[0]
+        given: list[Any] = [[now if full else offers[shard][0], []] for shard in shards.all]
+
+        async def take(n: int) -> None:
+            answer = await shards.all[n].script("claim", args(counts[n], lease))
+            given[n] = [now, []] if answer[0] in REFUSALS else answer  # jobs taken from other shards stay claimed
+            if full:
+                given[n][0] = now
+
+        await asyncio.gather(*map(take, counts))
+        return given
 
 
 def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[bytes, int]], int]:
@@ -194,11 +233,6 @@ def _run_rule(
     return Claim(jobs, now if len(expired) >= MAX_EXPIRED else next_at, expired)
 
 
-async def paused_queues(shards: Shards) -> set[str]:
-    sets = await shards.each(lambda shard: shard.call("SMEMBERS", f"{shard.base}:paused"))
-    return {name.decode() for some in sets for name in some}
-
-
 def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
     """The schedules of expired jobs: their end changes them."""
     jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.counted_schedule is not None]
@@ -254,91 +288,3 @@ async def _read_within_bytes(
             kept = (unpacked(entry[10:]) for entry in group if entry[10:] not in expired)
             left[n] -= sum(len(found[id][0][0] or b"") for id in kept)
         look *= 8
-
-
-async def beat(shards: Shards, worker: WorkerInfo, until: datetime, now: datetime) -> BeatReply:
-    """Records the beat: the worker's row in the first shard, then its expiry in the others, never beyond the row's."""
-    base = shards.first.base
-
-    async def propose() -> tuple[tuple[WorkerCommands, WorkerRow | None, bytes | None], Unit]:
-        rows, watched_until = await shards.first.multi([("HGETALL", f"{base}:worker"), watched_command(shards.first)])
-        known: dict[WorkerId, bytes | None] = {worker.id: None, **to_dict(rows)}
-        workers = WorkerTable(workers_of(known))
-        orders = workers.beat(worker, until, now)
-        return (orders, workers.row(worker.id), watched_until), _worker_unit(base, known, workers)
-
-    orders, row, watched_until = await contend_one(shards, "beat", propose)
-    held = await shards.each(
-        lambda shard: _extend_and_read_held(shards, shard, worker.id, None if row is None else row.until)
-    )
-    mine = [job for some in held for job in some]
-    cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
-    leases = {job.id: job.lease or "" for job in mine}
-    return BeatReply(leases, cancels, orders, watched_until=instant_of(watched_until))
-
-
-async def _extend_and_read_held(shards: Shards, shard: Shard, worker: WorkerId, until: datetime | None) -> list[Job]:
-    """Writes the worker's expiry into this shard, and returns the jobs that it runs here."""
-    key, commands = f"{shard.base}:until", list[Command]()
-    if shard is not shards.first:
-        commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
-    *_, ids = await shard.multi([*commands, ("SMEMBERS", f"{shard.base}:held:{worker}")])
-    # Brief jobs are enough: records may be large, and there is one for each slot of the worker.
-    return [job for job in await read_brief(shard, [unpacked(id) for id in ids]) if job.state is State.RUNNING]
-
-
-def _worker_unit(base: str, known: dict[WorkerId, bytes | None], workers: WorkerTable) -> Unit:
-    """The changes of worker rows; a condition for each changed row only."""
-    conditions, commands = list[Condition](), list[Command]()
-    for id, text in known.items():
-        new = workers.row(id)
-        fresh = None if new is None else worker_text(new)
-        if fresh == text or (new is None and text is not None and not workers_of({id: text})):
-            continue
-        conditions.append(has(f"{base}:worker", id, text))
-        if new is None or fresh is None:
-            commands += (("HDEL", f"{base}:worker", id), ("HDEL", f"{base}:until", id))
-        else:
-            commands += (("HSET", f"{base}:worker", id, fresh), ("HSET", f"{base}:until", id, micros(new.until)))
-    return Unit(conditions, commands)
-
-
-async def set_commands(
-    shards: Shards,
-    workers: Collection[WorkerId] | None,
-    orders: WorkerCommands,
-    now: datetime,
-    seen: WorkerCommands | None,
-) -> list[WorkerId]:
-    base = shards.first.base
-
-    async def propose() -> tuple[list[WorkerId], Unit]:
-        known: dict[WorkerId, bytes | None] = {**await read_hash(shards.first, f"{base}:worker")}
-        rows = WorkerTable(workers_of(known))
-        return rows.set_commands(workers, orders, now, seen), _worker_unit(base, known, rows)
-
-    return await contend_one(shards, "order", propose)
-
-
-async def orphaned(shards: Shards, now: datetime, limit: int) -> list[Job]:
-    # By expiry times, not by rows: a row may be unreadable.
-    """Running jobs of silent workers, by id. Unreadable ones are set aside instead."""
-    rows = await read_hash(shards.first, f"{shards.first.base}:until")
-    alive = {name for name, until in rows.items() if int(until) > micros(now)}
-    found = await shards.each(lambda shard: _orphans(shard, alive, limit))
-    jobs = sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
-    for job in jobs:
-        if job.unreadable and job.failure is not None:
-            one = unreadable_record("job", job.id, job.failure.message)
-            await set_aside(shards, [one], job.worker or "", micros(now))
-    return [job for job in jobs if not job.unreadable]
-
-
-async def _orphans(shard: Shard, alive: set[WorkerId], limit: int) -> list[Job]:
-    """Running jobs in this shard whose workers are not alive."""
-    holders = [name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:holders")]
-    silent = [name for name in holders if name not in alive]
-    sets = await shard.multi([("SMEMBERS", f"{shard.base}:held:{name}") for name in silent]) if silent else []
-    ids = sorted({id for some in sets for id in some})[:limit]
-    found = (await read_shard(shard, [unpacked(id) for id in ids])).values()
-    return [job for _, job in found if job is not None and job.state is State.RUNNING]

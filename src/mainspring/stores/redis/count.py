@@ -11,17 +11,15 @@ from ...clock import instant, micros
 from ...records.job import UNREADABLE, Job, Shown, State
 from ...records.queue import DeadGroup, Overview, Queue
 from .access_paths import group_names
-from .claim import paused_queues
+from .handle import RedisHandle
 from .hashes import read_hash
-from .index import REGISTERS
 from .job_reads import read_shard
-from .records import CLAIM_PARTS, circuits_of, packed, unpacked
-from .shard import Shard, Shards
+from .queues import paused_queues
+from .records import CLAIM_PARTS, circuits_of, unpacked
+from .shard import Shard
 
 _ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]
-# Names checked per round trip.
-BATCH_NAMES = 500
 # Up to this number, jobs past their expires_at that no claim has ended yet are counted one by one.
 MAX_LATE_JOBS = 5_000
 # Of more, this number of the first and of the last is counted, and scaled up.
@@ -30,7 +28,43 @@ LATE_SAMPLE_JOBS = 500
 BATCH_JOBS = 500
 
 
-async def count_waiting(shard: Shard, now: datetime) -> ByQueue:
+class RedisCount(RedisHandle):
+    """Counts of jobs."""
+
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
+        async def count(shard: Shard) -> tuple[ByQueue, dict[tuple[str, str], int]]:
+            return await _count_waiting(shard, now), await register_sizes(shard, "ends", "ended")
+
+        shards, waiting, states = self._open(), ByQueue(), Counter[Any]()
+        first = shards.first
+        with self._clock.outside():
+            for found, ended in await shards.each(count):
+                waiting |= found
+                for some in found.values():
+                    states.update(some)
+                for (state, _), size in ended.items():
+                    states[state] += size
+            circuits = circuits_of(await read_hash(first, f"{first.base}:circuit"))
+            queues = _queues(waiting, await paused_queues(shards))
+        return Overview(dict(+states), queues, [circuits[task] for task in sorted(circuits)])
+
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        shards, sizes = self._open(), Counter[tuple[str, str]]()
+        with self._clock.outside():
+            for some in await shards.each(lambda shard: register_sizes(shard, "kinds", "dead")):
+                sizes.update(some)
+            most = sorted(sizes.items(), key=lambda one: (-one[1], *one[0]))[:limit]
+            if not most:
+                return []
+            last = await shards.each(lambda shard: _newest_dead(shard, [group for group, _ in most]))
+        found = []
+        for n, ((task, error), size) in enumerate(most):
+            at, newest = max(some[n] for some in last)
+            found.append(DeadGroup(task=task, error=error, count=size, newest=unpacked(newest), last_at=instant(at)))
+        return found
+
+
+async def _count_waiting(shard: Shard, now: datetime) -> ByQueue:
     """Number of jobs that are not final, by queue and shown state."""
     base, us = shard.base, micros(now)
     groups = await group_names(shard)
@@ -112,24 +146,7 @@ def _state_without_expiry(job: Job, now: datetime) -> Shown:
     return "scheduled" if job.run_at > now else "pending"
 
 
-async def overview(shards: Shards, now: datetime) -> Overview:
-    async def count(shard: Shard) -> tuple[ByQueue, dict[tuple[str, str], int]]:
-        return await count_waiting(shard, now), await _sizes(shard, "ends", "ended")
-
-    waiting, states = ByQueue(), Counter[Any]()
-    for found, ended in await shards.each(count):
-        waiting |= found
-        for some in found.values():
-            states.update(some)
-        for (state, _), size in ended.items():
-            states[state] += size
-    first = shards.first
-    circuits = circuits_of(await read_hash(first, f"{first.base}:circuit"))
-    queues = _queues(waiting, await paused_queues(shards))
-    return Overview(dict(+states), queues, [circuits[task] for task in sorted(circuits)])
-
-
-async def _sizes(shard: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
+async def register_sizes(shard: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
     """The sizes of the sets that a register names, by the two parts of the name."""
     names = [name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:{register}")]
     sizes = await shard.multi([("ZCARD", f"{shard.base}:{prefix}:{name}") for name in names]) if names else []
@@ -152,58 +169,6 @@ def _queues(found: ByQueue, paused: Collection[str]) -> list[Queue]:
     ]
 
 
-async def dead_groups(shards: Shards, limit: int) -> list[DeadGroup]:
-    sizes: Counter[tuple[str, str]] = Counter()
-    for some in await shards.each(lambda shard: _sizes(shard, "kinds", "dead")):
-        sizes.update(some)
-    most = sorted(sizes.items(), key=lambda one: (-one[1], *one[0]))[:limit]
-    if not most:
-        return []
-    last = await shards.each(lambda shard: _newest_dead(shard, [group for group, _ in most]))
-    found = []
-    for n, ((task, error), size) in enumerate(most):
-        at, newest = max(some[n] for some in last)
-        found.append(DeadGroup(task=task, error=error, count=size, newest=unpacked(newest), last_at=instant(at)))
-    return found
-
-
 async def _newest_dead(shard: Shard, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
     commands = [("ZREVRANGE", f"{shard.base}:dead:{task}\0{error}", 0, 0, "WITHSCORES") for task, error in groups]
     return [(int(float(one[1])), one[0]) if one else (-1, b"") for one in await shard.multi(commands)]
-
-
-async def finished_groups(shards: Shards) -> list[tuple[State, str]]:
-    """The pairs of final state and task for which there are jobs."""
-    found = await shards.each(lambda shard: _sizes(shard, "ends", "ended"))
-    return sorted({(State(state), task) for some in found for state, task in some})
-
-
-async def tidy_registers(shards: Shards) -> None:
-    """Removes queues, tasks, workers and errors without jobs from the registers."""
-    await shards.each(_tidy_shard)
-
-
-async def _tidy_shard(shard: Shard) -> None:
-    names = await shard.multi([("SMEMBERS", f"{shard.base}:{register}") for register in REGISTERS])
-    pairs = zip(REGISTERS.items(), names, strict=True)
-    args = [word for (register, prefix), some in pairs for name in some for word in (register, prefix, name)]
-    for start in range(0, len(args), 3 * BATCH_NAMES):
-        await shard.script("tidy", args[start : start + 3 * BATCH_NAMES])
-
-
-async def prunable(shards: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
-    def key(shard: Shard) -> str:
-        return f"{shard.base}:ended:{state.value}\0{task}"
-
-    async def first(shard: Shard) -> list[Job]:
-        most = ("LIMIT", 0, min(limit, spare))
-        found = await shard.call("ZRANGEBYSCORE", key(shard), "-inf", f"({micros(before)}", *most)
-        jobs = (await read_shard(shard, [unpacked(id) for id in found])).values()
-        return [job for _, job in jobs if job is not None]
-
-    spare = sum(await shards.each(lambda shard: shard.call("ZCARD", key(shard)))) - keep
-    if spare <= 0:
-        return []
-    found = [job for some in await shards.each(first) for job in some]
-    found.sort(key=lambda job: (job.finished_at, packed(job.id)))
-    return found[: min(limit, spare)]

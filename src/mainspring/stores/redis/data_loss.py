@@ -40,6 +40,14 @@ class DataLossDetector:
                 f"was restored from an older copy: what the last {seen[1] - count + 1} beats wrote is lost",
             )
 
+    def mark_repaired(self, losses: int) -> None:
+        """Records that this number of losses has been repaired."""
+        self.repaired = losses
+
+    def mark_renumbered(self, losses: int) -> None:
+        """Records that the feed was renumbered after this number of losses."""
+        self.renumbered = losses
+
     def _report(self, shard: Shard, now: datetime, what: str) -> None:
         text = f"{shard.shown} {what}"
         self.losses.append(f"{now:%Y-%m-%d %H:%M:%S} {text}")

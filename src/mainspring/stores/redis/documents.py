@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...clock import Clock, micros
+from ...clock import micros
 from ...records.document import Document, DocumentDrop
 from .document_snapshot import document_of, transact_documents
+from .handle import RedisHandle
 from .shard import Shard, Shards
 
 # Documents read per round trip.
@@ -18,13 +19,8 @@ PRUNE_ROWS = 500
 MAX_PRUNES = 20
 
 
-class RedisDocuments:
+class RedisDocuments(RedisHandle):
     """Documents in the first shard. They expire by the time that the caller passes, not by the server's clock."""
-
-    _clock: Clock
-
-    def _open(self) -> Shards:
-        raise NotImplementedError
 
     async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         keys = [(document.kind, document.name) for document in documents]

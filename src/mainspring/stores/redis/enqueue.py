@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from ...clock import micros
 from ...records.job import Enqueued, NewJob
@@ -15,6 +16,7 @@ from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
 from .connection import Arg
+from .handle import RedisHandle
 from .index import Command, group, has_creation_time
 from .records import claim_key, new_record, packed
 from .shard import Shard, Shards
@@ -41,16 +43,27 @@ def is_plain(job: NewJob, id: bytes, now: int) -> bool:
     )
 
 
-async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    """Enqueues jobs: by enqueue.lua if all are plain, else by the rule."""
-    us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
-    if all(is_plain(job, id, us) for job, id in pairs):
-        shares: dict[Shard, list[tuple[NewJob, bytes]]] = {}
-        for pair in pairs:
-            shares.setdefault(shards.of(pair[0].queue), []).append(pair)
-        await _enqueue(shards, shares, us)
-        return [Enqueued(job.id) for job in jobs]
+class RedisEnqueue(RedisHandle):
+    """Adds jobs."""
 
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        shards = self._open()
+        if within is not None:
+            self.capabilities.require_transactions("within=")
+        if not jobs:
+            return []
+        us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
+        with self._clock.outside():
+            if all(is_plain(job, id, us) for job, id in pairs):
+                await _enqueue_plain(shards, pairs, us)
+                answers = [Enqueued(job.id) for job in jobs]
+            else:
+                answers = await _enqueue_by_rule(shards, jobs, now)
+        self._wakeups.notify("new")
+        return answers
+
+
+async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)
 
@@ -61,8 +74,11 @@ async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list
     return answers
 
 
-async def _enqueue(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
+async def _enqueue_plain(shards: Shards, pairs: Paired, now: int) -> None:
     """Adds all of these plain jobs or none, whatever their number and shards."""
+    shares: dict[Shard, list[tuple[NewJob, bytes]]] = {}
+    for pair in pairs:
+        shares.setdefault(shards.of(pair[0].queue), []).append(pair)
     (shard, jobs), *others = shares.items()
     if others or len(jobs) > MAX_TRANSACTION:
         await _enqueue_across(shards, shares, now)

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from ...clock import Clock, micros
+from ...clock import micros
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from .document_snapshot import instant_of, watched_command
-from .listener import RedisWakeups
-from .shard import Shards
+from .handle import RedisHandle
 
 
-class RedisFeed:
+class RedisFeed(RedisHandle):
     """The newest feed items, in the first shard."""
-
-    _clock: Clock
-    _wakeups: RedisWakeups
-
-    def _open(self) -> Shards:
-        raise NotImplementedError
 
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         """After a data loss the numbers go on from the current time in microseconds, and older items are dropped.
@@ -34,7 +27,7 @@ class RedisFeed:
         least = micros(now) if data_loss.renumbered < losses else 0
         with self._clock.outside():
             until = await shard.script("publish", [MIN_FEED_ITEMS, least, *news])
-        data_loss.renumbered = losses
+        data_loss.mark_renumbered(losses)
         return instant_of(until)
 
     async def news(self, *, after: int, limit: int, until: datetime | None = None) -> Feed:

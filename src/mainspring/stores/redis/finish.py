@@ -1,4 +1,4 @@
-"""Finish, report and change: plain ends by finish.lua, everything else by the rules.
+"""Finish and report: plain ends by finish.lua, everything else by the rules.
 
 finish.lua repeats the rule rules.finish.finish_one for plain completions; test_twin.py compares the two.
 """
@@ -7,29 +7,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 
 import msgspec
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
 from ...ids import JobId, Lease
-from ...records.job import Action
 from ...records.outcome import Outcome
-from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ...records.run import RunReport
 from ...records.tally import sums_by_minute
 from .. import rules
-from ..rules.change import ChangedJobs
-from ..rules.change import change as change_by_rule
 from ..rules.finish import finish_one, report_one
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_outcome, of_report
 from . import plain
 from .connection import Arg
+from .handle import RedisHandle
 from .job_reads import read_jobs
-from .lists import page
-from .reads import of_moving_change
 from .records import packed, unpacked
 from .shard import Shard, Shards
 from .transact import transact
@@ -39,7 +33,32 @@ _encode = msgspec.json.Encoder().encode
 MAX_PLAIN = 1_000
 
 
-async def finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
+class RedisFinish(RedisHandle):
+    """Ends runs, and records their reports."""
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        shards = self._open()
+        if not outcomes:
+            return set()
+        with self._clock.outside():
+            accepted = await _finish(shards, outcomes)
+        self._wakeups.notify("new", "final")
+        return accepted
+
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
+        shards = self._open()
+        shares: dict[Shard, list[RunReport]] = {shards.first: list(reports)}
+        accepted = set[JobId]()
+        with self._clock.outside():
+            if len(shards.all) > 1:
+                shares = await _by_shard(shards, reports)
+            for some in await shards.each(lambda shard: _report(shards, shares[shard]), shares):
+                accepted |= some
+        self._wakeups.notify("final")
+        return accepted
+
+
+async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     """The jobs whose outcomes are accepted. It tries the plain ends first, then the rule for the rest."""
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
@@ -49,7 +68,7 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     if len(shards.all) == 1:  # in a cluster a job and its schedule may be in two shards
         done |= await _finish_scheduled(shards, left, {outcome.id for outcome in simple})
         left = [outcome for outcome in left if outcome.id not in done]
-    return done | await _finish(shards, left, times) if left else done
+    return done | await _finish_by_rule(shards, left, times) if left else done
 
 
 async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
@@ -106,7 +125,7 @@ async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple:
     return await plain.finish(shards, chosen, others) if chosen else set()
 
 
-async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
+async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
     """Ends jobs by the rule."""
 
     def needs(outcome: Outcome, known: KnownValues) -> Iterator[Name]:
@@ -137,50 +156,16 @@ def _script_args(outcomes: Sequence[Outcome]) -> list[Arg]:
     return args
 
 
-async def report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
-    shares: dict[Shard, list[RunReport]] = {shards.first: list(reports)}
-    if len(shards.all) > 1:
-        found = await read_jobs(shards, list({report.id for report in reports}))
-        shares.clear()
-        for report in reports:
-            if (job := found[report.id][1]) is not None:
-                shares.setdefault(shards.of(job.queue), []).append(report)
-    accepted = set[JobId]()
-    for some in await shards.each(lambda shard: _report(shards, shares[shard]), shares):
-        accepted |= some
-    return accepted
+async def _by_shard(shards: Shards, reports: Sequence[RunReport]) -> dict[Shard, list[RunReport]]:
+    """The reports of each shard. Those of jobs that do not exist are left out."""
+    found = await read_jobs(shards, list({report.id for report in reports}))
+    shares: dict[Shard, list[RunReport]] = {}
+    for report in reports:
+        if (job := found[report.id][1]) is not None:
+            shares.setdefault(shards.of(job.queue), []).append(report)
+    return shares
 
 
 async def _report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
     accepted = await transact(shards, "report", reports, of_report, report_one, EPOCH, "final")
     return {report.id for report, is_accepted in zip(reports, accepted, strict=True) if is_accepted}
-
-
-async def change(
-    shards: Shards,
-    action: Action,
-    which: Filter,
-    now: datetime,
-    limit: int,
-    reason: str,
-    update: Updates | None,
-    after: JobId | None,
-) -> Changed:
-    """Changes the matching jobs, one page of at most `limit`."""
-    cursor = None if after is None else Cursor(after)
-    ids = [job.id for job in await page(shards, which, now, limit, cursor, False, "created")]
-
-    def needs(id: JobId, known: KnownValues) -> Iterator[Name]:
-        return of_moving_change(shards, action, rules.update_of(update, id), id, known)
-
-    def rule(tables: LoadedTables, id: JobId) -> ChangedJobs:
-        job = tables.job(id)
-        # A job that changed after it was listed is taken as it is now, or left out if it no longer matches.
-        chosen = [job] if job is not None and rules.matches_filter(job, which, now) else []
-        return change_by_rule(tables, action, chosen, now, reason, update)
-
-    done, refused = list[JobId](), dict[JobId, Refusal]()
-    for some, others in await transact(shards, f"change ({action.value})", ids, needs, rule, now):
-        done += some
-        refused |= others
-    return Changed(done, refused, ids[-1] if ids and len(ids) == limit else None)

@@ -16,6 +16,7 @@ from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
 from ..rules import matches_filter
 from .access_paths import AccessPath, RegisterNames, access_paths, end_of, names_in, not_yet_due, ranks_in
+from .handle import RedisHandle
 from .index import Command, id_range
 from .job_reads import read_brief, read_shard
 from .records import claim_key, packed, unpacked
@@ -76,6 +77,24 @@ def _entry(at: datetime | None, id: JobId, sort: Sort) -> Entry:
 
 def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
     return end is None or (entry < end if newest else entry > end)
+
+
+class RedisLists(RedisHandle):
+    """Lists of jobs."""
+
+    async def jobs(
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
+        brief: bool = False,
+    ) -> list[Job]:
+        with self._clock.outside():
+            return await page(self._open(), which, now, limit, after, newest, sort, brief)
 
 
 async def page(

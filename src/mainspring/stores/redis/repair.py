@@ -11,10 +11,11 @@ from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name
 from .access_paths import holder_in
+from .data_loss import DataLossDetector
 from .diff import job_as_read
 from .reads import fetch
 from .records import packed, unpacked
-from .schedules import repair_index, schedules
+from .schedules import repair_index, schedules_by_name
 from .shard import Shard, Shards
 from .snapshot import Snapshot
 from .transact import transact
@@ -24,11 +25,19 @@ from .two_phase import Unit, commit_one, has
 BATCH_ROWS = 200
 
 
+async def repair_losses(shards: Shards, data_loss: DataLossDetector, now: datetime) -> None:
+    """Repairs the store after a data loss that a beat noticed. The beat itself has no time for it."""
+    if data_loss.repaired < (losses := len(data_loss.losses)):
+        await repair_schedules(shards, now)
+        await repair_keys(shards)
+        data_loss.mark_repaired(losses)
+
+
 async def repair_schedules(shards: Shards, now: datetime) -> None:
     """Releases schedules that wait for lost jobs, and repairs the index of schedules."""
     await repair_index(shards.first)
     last: str | None = None
-    while rows := await schedules(shards.first, None, BATCH_ROWS, last):
+    while rows := await schedules_by_name(shards.first, BATCH_ROWS, last):
         last = rows[-1].name
         if missing := await _missing(shards, {id for row in rows for id in row.active}):
             missing = await _missing(shards, missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -10,30 +10,51 @@ from ...ids import JobId
 from ...records.job import Job
 from ...records.run import Execution, LogLine
 from ...records.unreadable import readable
+from ..rules import unique_ids
+from .handle import RedisHandle
 from .hashes import read_hash
 from .job_reads import read_jobs
 from .records import Raw, last_run
-from .shard import Shard, Shards
+from .shard import Shard
 
 _line = msgspec.json.Decoder(LogLine).decode
 _execution = msgspec.json.Decoder(Execution).decode
 
 
-async def read_executions(shards: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
-    """Runs of these jobs, in two round trips to each shard. The runs of a single job are read in pages."""
-    found = {id: (raw, job) for id, (raw, job) in (await read_jobs(shards, ids)).items() if job is not None}
-    if len(found) == 1 and limit is not None:
-        ((id, (raw, job)),) = found.items()
-        if not job.unreadable:
-            return await _runs_page(shards.of(job.queue), job, raw, after, limit)
-    shares: dict[Shard, list[JobId]] = {}
-    for id, (_, job) in found.items():
-        shares.setdefault(shards.of(job.queue), []).append(id)
-    texts: dict[JobId, Sequence[bytes]] = {}
-    for some in await shards.each(lambda shard: _run_texts(shard, shares[shard]), shares):
-        texts |= some
-    runs = (run for id in ids if id in found for run in runs_in(id, found[id][0], texts[id]))
-    return [run for run in runs if run.number > after][:limit]
+class RedisRunReads(RedisHandle):
+    """Lists of runs and log lines."""
+
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        """Two round trips to each shard. The runs of a single job are read in pages."""
+        shards, ids = self._open(), sorted(unique_ids(job_id))
+        with self._clock.outside():
+            found = {id: (raw, job) for id, (raw, job) in (await read_jobs(shards, ids)).items() if job is not None}
+            if len(found) == 1 and limit is not None:
+                ((id, (raw, job)),) = found.items()
+                if not job.unreadable:
+                    return await _runs_page(shards.of(job.queue), job, raw, after, limit)
+            shares: dict[Shard, list[JobId]] = {}
+            for id, (_, job) in found.items():
+                shares.setdefault(shards.of(job.queue), []).append(id)
+            texts: dict[JobId, Sequence[bytes]] = {}
+            for some in await shards.each(lambda shard: _run_texts(shard, shares[shard]), shares):
+                texts |= some
+        runs = (run for id in ids if id in found for run in runs_in(id, found[id][0], texts[id]))
+        return [run for run in runs if run.number > after][:limit]
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        shards = self._open()
+        with self._clock.outside():
+            _, job = (await read_jobs(shards, [job_id]))[job_id]
+            if job is None:
+                return []
+            shard = shards.of(job.queue)
+            texts = await read_hash(shard, f"{shard.base}:log:{job_id}")
+        found = readable(f"log line of job {job_id}", texts.items(), _line)
+        found.sort(key=lambda line: (line.run, line.n))
+        return [line for line in found if (line.run, line.n) > after][:limit]
 
 
 async def _runs_page(shard: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
@@ -60,11 +81,3 @@ def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
     if (last := last_run(id, raw)) is not None:
         runs.setdefault(last.number, last)
     return [runs[number] for number in sorted(runs)]
-
-
-async def read_lines(shards: Shards, id: JobId) -> list[LogLine]:
-    _, job = (await read_jobs(shards, [id]))[id]
-    if job is None:
-        return []
-    shard = shards.of(job.queue)
-    return readable(f"log line of job {id}", (await read_hash(shard, f"{shard.base}:log:{id}")).items(), _line)

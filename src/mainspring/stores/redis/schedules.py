@@ -1,8 +1,7 @@
-"""Schedules, their ticks, and leader terms."""
+"""Schedules and their ticks."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
@@ -10,26 +9,24 @@ import msgspec
 
 from ...clock import instant, micros
 from ...failpoint import failpoint
-from ...records.job import UNREADABLE, UnreadableRecord
+from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ..rules import next_term
+from ...schedule.record import Due, Fired, Firing, Schedule, Tick
 from ..rules.fire import fire_one
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_firing
 from . import plain
+from .aside import set_aside_schedules
 from .diff import schedule_commands
-from .index import Command
+from .handle import RedisHandle
 from .reads import fetch
 from .shard import Shard, Shards
 from .snapshot import Snapshot
-from .transact import Proposal, contend, contend_one, transact
+from .transact import Proposal, contend, transact
 from .two_phase import Unit, has
 
 _schedule = msgspec.json.Decoder(Schedule).decode
 _tick = msgspec.json.Decoder(Tick).decode
-_leadership = msgspec.json.Decoder(LeaderTerm).decode
-_encode = msgspec.json.Encoder().encode
 # Schedules read per round trip.
 MAX_ROWS = 1_000
 # Names repaired per call of the script.
@@ -40,7 +37,49 @@ AHEAD_ROWS = 4
 MAX_REPAIRS = 3
 
 
-async def due(shard: Shard, now: datetime, limit: int, computed: Collection[str]) -> Due:
+class RedisSchedules(RedisHandle):
+    """Schedules and their ticks, in the first shard."""
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        shards = self._open()
+        with self._clock.outside():
+            due = await _due(shards.first, now, limit, computed)
+            await set_aside_schedules(shards, due.unreadable)
+        return due
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        with self._clock.outside():
+            fired = await _fire(self._open(), firings, now)
+        if any(one.stands for one in fired):
+            failpoint("fire.after_commit")
+        self._wakeups.notify("new", "final")
+        return fired
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        shards, wanted, found = self._open(), sorted(set(names)), list[str]()
+        with self._clock.outside():
+            for start in range(0, len(wanted), MAX_ROWS):
+                found += await _drop(shards, wanted[start : start + MAX_ROWS])
+        return found
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        shard = self._open().first
+        with self._clock.outside():
+            if names is None:
+                return await schedules_by_name(shard, limit, after)
+            return await _named_schedules(shard, names, limit, after)
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        shard, high = self._open().first, "+inf" if before is None else f"({before}"
+        key = f"{shard.base}:ticks:{name}"
+        with self._clock.outside():
+            texts = await shard.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
+        return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
+
+
+async def _due(shard: Shard, now: datetime, limit: int, computed: Collection[str]) -> Due:
     """Due schedules by due_at and name: one round trip, and more if schedules computed elsewhere come first."""
     found, seen, passed, ahead = list[Schedule](), 0, 0, AHEAD_ROWS
     broken = list[UnreadableRecord]()
@@ -74,7 +113,7 @@ def _mine(
     return mine, broken
 
 
-async def fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+async def _fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Writes each firing independently, but together with firings that it shares a name with."""
 
     def needs(firing: Firing, known: KnownValues) -> Iterator[Name]:
@@ -96,20 +135,17 @@ async def fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list
     return fired
 
 
-async def drop(shards: Shards, names: Collection[str]) -> list[str]:
-    wanted, found, base = sorted(set(names)), list[str](), shards.first.base
-    for start in range(0, len(wanted), MAX_ROWS):
-        some = wanted[start : start + MAX_ROWS]
+async def _drop(shards: Shards, names: Sequence[str]) -> list[str]:
+    """Deletes these schedules. Returns the names of those that existed."""
 
-        async def propose(numbers: Sequence[int], lock: str, some: Sequence[str] = some) -> list[Proposal[bool]]:
-            snapshot = Snapshot()
-            await fetch(shards, snapshot, [Name("schedule", some[n]) for n in numbers])
-            units = [_gone(base, some[n], *snapshot.schedules[some[n]]) for n in numbers]
-            return [Proposal([n], [bool(unit.commands)], unit) for n, unit in zip(numbers, units, strict=True)]
+    async def propose(numbers: Sequence[int], lock: str) -> list[Proposal[bool]]:
+        snapshot = Snapshot()
+        await fetch(shards, snapshot, [Name("schedule", names[n]) for n in numbers])
+        units = [_gone(shards.first.base, names[n], *snapshot.schedules[names[n]]) for n in numbers]
+        return [Proposal([n], [bool(unit.commands)], unit) for n, unit in zip(numbers, units, strict=True)]
 
-        gone = await contend(shards, "drop_schedules", len(some), propose)
-        found += [name for name, there in zip(some, gone, strict=True) if there]
-    return found
+    gone = await contend(shards, "drop_schedules", len(names), propose)
+    return [name for name, there in zip(names, gone, strict=True) if there]
 
 
 def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Unit:
@@ -121,9 +157,7 @@ def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Uni
     return Unit([has(f"{base}:schedule", name, text)], commands)
 
 
-async def schedules(shard: Shard, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-    if names is None:
-        return await _by_name(shard, limit, after)
+async def _named_schedules(shard: Shard, names: Collection[str], limit: int, after: str | None) -> list[Schedule]:
     wanted = [name for name in sorted(set(names)) if after is None or name > after]
     found: list[Schedule] = []
     for start in range(0, len(wanted), MAX_ROWS):
@@ -135,7 +169,8 @@ async def schedules(shard: Shard, names: Collection[str] | None, limit: int, aft
     return found[:limit]
 
 
-async def _by_name(shard: Shard, limit: int, after: str | None) -> list[Schedule]:
+async def schedules_by_name(shard: Shard, limit: int, after: str | None) -> list[Schedule]:
+    """All schedules in order of name, after the name `after`, at most `limit`."""
     found: list[Schedule] = []
     while len(found) < limit:
         wanted = min(limit - len(found), MAX_ROWS)
@@ -165,45 +200,3 @@ async def repair_index(shard: Shard) -> None:
     odd = sorted({*keys} ^ {*names})
     for start in range(0, len(odd), MAX_NAMES):
         await shard.script("names", odd[start : start + MAX_NAMES])
-
-
-async def ticks(shard: Shard, name: str, limit: int, before: int | None) -> list[Tick]:
-    high = "+inf" if before is None else f"({before}"
-    key = f"{shard.base}:ticks:{name}"
-    texts = await shard.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
-    return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
-
-
-async def acquire_term(shards: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    """Takes, extends or ends a leader term."""
-    key = f"{shards.first.base}:leader"
-
-    async def propose() -> tuple[LeaderTerm, Unit]:
-        text = await shards.first.call("HGET", key, name)
-        answer = next_term(_known_leader(name, text, until, now), name, holder, until, now)
-        commands: list[Command] = [("HSET", key, name, _encode(answer))]
-        if answer.holder is None:
-            commands.append(("PUBLISH", shards.first.base, "new"))
-        return answer, Unit([has(key, name, text)], commands)
-
-    return await contend_one(shards, "lead", propose)
-
-
-def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> LeaderTerm | None:
-    """The current term, None if there is none. One that cannot be decoded is assumed to last until `until`."""
-    if text is None:
-        return None
-    found = readable("leader", [(name, text)], _leadership)
-    return found[0] if found else LeaderTerm(name, UNREADABLE, _last_term(text, now), until)
-
-
-def _last_term(text: bytes, now: datetime) -> int:
-    """A number that the next term has to exceed. The Unix time if none can be read: a term lasts at least a second."""
-    term = re.search(rb'"term":\s*(\d{1,15})\b', text)
-    return int(now.timestamp()) if term is None else int(term[1])
-
-
-async def held_terms(shard: Shard, now: datetime) -> list[LeaderTerm]:
-    pairs = await shard.call("HGETALL", f"{shard.base}:leader")
-    found = readable("leader", zip(pairs[::2], pairs[1::2], strict=True), _leadership)
-    return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)

@@ -67,8 +67,6 @@ class Shards:
         self.first = self.all[0]
         self.anchor = Shard(connector, f"{{{connector.url.prefix}}}")
         """Holds the number of shards."""
-        self.last_claimed: dict[Shard, int] = {}
-        """Jobs that the last claim took from each shard: the next claim asks for about as many."""
         self._by_base = {shard.base: shard for shard in self.all}
 
     @property

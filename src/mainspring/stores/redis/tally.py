@@ -9,6 +9,7 @@ import msgspec
 from ...clock import instant, micros
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start
 from ...records.unreadable import readable, sums_of
+from .handle import RedisHandle
 from .hashes import read_hash
 from .index import Command
 from .shard import Shard, Shards
@@ -23,6 +24,19 @@ _encode = msgspec.json.Encoder().encode
 BATCH_COUNTS = 1_000
 # Transactions per beat.
 MAX_FOLDS = 20
+
+
+class RedisTally(RedisHandle):
+    """The tallies of each span."""
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        """The folded sums, together with the counts that are not folded yet."""
+        found: dict[tuple[datetime, str, str], RunSums] = {}
+        shards = self._open()
+        with self._clock.outside():
+            for some in await shards.each(lambda shard: _tallies(shard, span)):
+                found |= some  # each queue is in one shard only
+        return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
 
 
 async def fold(shards: Shards) -> None:
@@ -77,14 +91,6 @@ async def _drop_old(shard: Shard, now: datetime) -> list[Command]:
 
 def _field(at: datetime, queue: str, task: str) -> str:
     return f"{micros(at)}\0{queue}\0{task}"
-
-
-async def tallies(shards: Shards, span: Span, since: datetime) -> list[Tally]:
-    """The folded sums of a span, together with the counts that are not folded yet."""
-    found: dict[tuple[datetime, str, str], RunSums] = {}
-    for some in await shards.each(lambda shard: _tallies(shard, span)):
-        found |= some  # each queue is in one shard only
-    return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
 
 
 async def _tallies(shard: Shard, span: Span) -> dict[tuple[datetime, str, str], RunSums]:
