@@ -16,7 +16,8 @@ from mainspring.clock import instant
 from mainspring.records.query import Filter
 from mainspring.stores.postgres import finish
 from mainspring.stores.postgres.job_groups import FINISHED, JOBS
-from mainspring.stores.postgres.lists import NEAR_ROWS, _JobQuery
+from mainspring.stores.postgres.job_query import PostgresJobQuery
+from mainspring.stores.postgres.lists import NEAR_ROWS
 from mainspring.stores.postgres.pool import SEPARATOR
 from mainspring.stores.postgres.statement_file import StatementFile
 from source_tree import SOURCE, TESTS, tree_of
@@ -46,12 +47,12 @@ def constants(module: str) -> Iterator[tuple[str, str]]:
 def lists() -> Iterator[tuple[str, str]]:
     """The statements for some pages: each way to a page, once for each table where they differ."""
     days = Filter(created_after=instant(NOW), created_before=instant(2 * NOW))
-    ordered = _JobQuery(JOBS, Filter(), NOW, 50, None, True, "created")
-    due = _JobQuery(JOBS, Filter(queues=("mail",)), NOW, 50, None, False, "due")
-    dead = _JobQuery(FINISHED, Filter(states=("dead",)), NOW, 50, None, True, "finished")
-    tagged = _JobQuery(JOBS, Filter(queues=("mail",), tags=("red",)), NOW, 50, None, True, "created", brief=True)
-    created = _JobQuery(FINISHED, days, NOW, 50, None, True, "created")
-    keyed = _JobQuery(JOBS, Filter(key_prefix="order-"), NOW, 50, None, True, "created")
+    ordered = PostgresJobQuery(JOBS, Filter(), NOW, 50, None, True, "created")
+    due = PostgresJobQuery(JOBS, Filter(queues=("mail",)), NOW, 50, None, False, "due")
+    dead = PostgresJobQuery(FINISHED, Filter(states=("dead",)), NOW, 50, None, True, "finished")
+    tagged = PostgresJobQuery(JOBS, Filter(queues=("mail",), tags=("red",)), NOW, 50, None, True, "created", brief=True)
+    created = PostgresJobQuery(FINISHED, days, NOW, 50, None, True, "created")
+    keyed = PostgresJobQuery(JOBS, Filter(key_prefix="order-"), NOW, 50, None, True, "created")
     for name, query, sql in (
         ("walk along the ids", ordered, ordered.full_walk()),
         ("walk along the groups of unfinished jobs", due, due.full_walk()),
