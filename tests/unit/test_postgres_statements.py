@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -70,6 +69,7 @@ STATEMENTS = {
     "count": dict(constants("count")),
     "finish": {"complete": finish._COMPLETE, "complete_all": finish.COMPLETE_ALL},
     "lists": dict(lists()),
+    "workers": dict(constants("workers")),
 }
 
 
@@ -95,12 +95,12 @@ def test_all_variants_of_a_claim_are_in_the_golden_text() -> None:
     assert [word for word in words if "mainspring_" in str(word) and word != documentation] == []
 
 
-@pytest.mark.parametrize("path", [STORE / "claim.sql", STORE / "count.sql"], ids=lambda path: path.name)
-def test_statements_and_fragments_are_used(path: Path) -> None:
-    text, module = path.read_text(encoding="utf-8"), path.with_suffix(".py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["claim", "count", "workers"])
+def test_statements_and_fragments_are_used(name: str) -> None:
+    text, module = ((STORE / f"{name}{suffix}").read_text(encoding="utf-8") for suffix in (".sql", ".py"))
     heads = re.findall(r"^-- (?:statement|fragment) (.+)$", text, re.MULTILINE)
     assert len(heads) == len(set(heads))
-    assert [name for name in heads if f'"{name}"' not in module and f"{{{name}}}" not in text] == []
+    assert [head for head in heads if f'"{head}"' not in module and f"{{{head}}}" not in text] == []
 
 
 # the file

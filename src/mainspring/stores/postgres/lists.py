@@ -10,9 +10,14 @@ A page is searched in each table in this order (see _page); job_query.py has the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Literal
 
+from ...clock import micros
+from ...records.job import Job
 from ...records.query import Cursor, Filter, Sort
+from ..rows import job_of
+from .handle import PostgresHandle
 from .job_groups import FINISHED, JOBS
 from .job_query import PostgresJobQuery
 from .pool import Session
@@ -21,7 +26,26 @@ NEAR_ROWS = 5_000
 FAR_ROWS = 20_000
 
 
-async def jobs(
+class PostgresLists(PostgresHandle):
+    """The verb `jobs`."""
+
+    async def jobs(
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
+        brief: bool = False,
+    ) -> list[Job]:
+        us = micros(now)
+        rows = await self._read(lambda db: job_page(db, which, us, limit, after, newest, sort, brief))
+        return [job_of(row) for row in rows]
+
+
+async def job_page(
     db: Session,
     which: Filter,
     now: int,
