@@ -494,7 +494,7 @@ MAY_SWALLOW = {
     "stores.postgres.listener:_listen_until_lost": "the time between two probes is over",
     "stores.postgres.listener:is_listening": "the caller's time is over, and it is told so",
     "stores.postgres.notifier:_pause": "the pause is over",
-    "stores.postgres.store:_enqueue": "the jobs are there already: the caller gets what they are",
+    "stores.postgres.enqueue:_enqueue": "the jobs are there already: the caller gets what they are",
     "stores.redis.listener:wait_until_known": "the caller's time is over, and it is told so",
     "stores.redis.two_phase:_commit_in_pieces": "the next client that meets the prepared transaction resolves it",
     "stores.redis.two_phase:_commit_across": "the next client that meets the prepared transaction resolves it",

@@ -13,8 +13,9 @@ from mainspring.records.job import Action, NewJob
 from mainspring.records.query import Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import count, lists, pool
-from mainspring.stores.postgres.lists import FINISHED, JOBS, _JobQuery
+from mainspring.stores.postgres import count, job_query, lists, pool
+from mainspring.stores.postgres.job_groups import FINISHED, JOBS
+from mainspring.stores.postgres.job_query import PostgresJobQuery
 from mainspring.stores.postgres.pool import SETTINGS
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, act, claim_ids, later, new_job, put
@@ -46,7 +47,7 @@ class TestWays(Served):
     async def statements(self, which: Filter, sort: Sort, newest: bool) -> list[tuple[str, list[Any]]]:
         found = []
         for table in {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]:
-            query = _JobQuery(table, which, US, 50, None, newest, sort)
+            query = PostgresJobQuery(table, which, US, 50, None, newest, sort)
             if not query.empty:
                 few = [sql for soon in (True, False) for sql, _ in query.indexed_pages(small_only=soon)]
                 found += [query.bound(sql) for sql in (query.nearby_page(99), query.full_walk(), *few)]
@@ -72,14 +73,14 @@ class TestWays(Served):
     async def test_every_search_strategy_returns_the_same_page(
         self, near: int, few: int, soon: int, newest: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for name, value in (
-            ("NEAR_ROWS", near),
-            ("FAR_ROWS", near),
-            ("MAX_SORTED_ROWS", few),
-            ("MAX_INDEX_ONLY_ROWS", few),
-            ("MAX_INDEXED_ROWS", soon),
+        for module, name, value in (
+            (lists, "NEAR_ROWS", near),
+            (lists, "FAR_ROWS", near),
+            (job_query, "MAX_SORTED_ROWS", few),
+            (job_query, "MAX_INDEX_ONLY_ROWS", few),
+            (job_query, "MAX_INDEXED_ROWS", soon),
         ):
-            monkeypatch.setattr(lists, name, value)
+            monkeypatch.setattr(module, name, value)
         async with self.opened() as store:
             await check(store, await gather(store), newest)
 

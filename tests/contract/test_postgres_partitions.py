@@ -21,7 +21,7 @@ from mainspring.records.job import Action, NewJob, State
 from mainspring.records.outcome import Discard, Done, decide
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import enqueue, read
+from mainspring.stores.postgres import enqueue, pruning
 from mainspring.stores.postgres.finish import COMPLETE_ALL
 from mainspring.stores.postgres.partitions import DAY, DAYS_AHEAD, DayPartition
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
@@ -583,8 +583,8 @@ class TestPlans(Dated):
     async def test_lookups_in_all_partitions_use_their_indexes(self) -> None:
         async with self.explained() as explain:
             for sql, values in (
-                (read._GROUPS, ()),
-                (read._SURPLUS, ("completed", "task", 10**15, 3, 200)),
+                (pruning._GROUPS, ()),
+                (pruning._SURPLUS, ("completed", "task", 10**15, 3, 200)),
                 (NEWEST, ()),
                 ("SELECT id FROM mainspring_finished WHERE tags @> $1 LIMIT 50", (["x"],)),
             ):

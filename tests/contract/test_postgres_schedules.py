@@ -20,7 +20,6 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import fire
 from mainspring.stores.postgres import schedules as series
-from mainspring.stores.postgres import store as postgres_store
 from mainspring.stores.postgres.pool import SETTINGS, Session
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import (
@@ -155,8 +154,7 @@ class TestFiringStatements(Served):
         passed: list[str] = []
         async with self.opened() as store:
             (row,) = await made(store, ["plain"])
-            for module in (fire, postgres_store):
-                monkeypatch.setattr(module, "failpoint", passed.append)
+            monkeypatch.setattr(fire, "failpoint", passed.append)
             for stands in (True, False):  # the second is planned on the revision that the first has replaced
                 (done,) = await store.fire([Firing(schedule=next_revision(row))], now=NOW)
                 assert done.stands is stands

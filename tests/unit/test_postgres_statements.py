@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,8 @@ from mainspring.clock import instant
 from mainspring.records.query import Filter
 from mainspring.stores.postgres import finish
 from mainspring.stores.postgres.job_groups import FINISHED, JOBS
-from mainspring.stores.postgres.lists import NEAR_ROWS, _JobQuery
+from mainspring.stores.postgres.job_query import PostgresJobQuery
+from mainspring.stores.postgres.lists import NEAR_ROWS
 from mainspring.stores.postgres.pool import SEPARATOR
 from mainspring.stores.postgres.statement_file import StatementFile
 from source_tree import SOURCE, TESTS, tree_of
@@ -46,12 +46,12 @@ def constants(module: str) -> Iterator[tuple[str, str]]:
 def lists() -> Iterator[tuple[str, str]]:
     """The statements for some pages: each way to a page, once for each table where they differ."""
     days = Filter(created_after=instant(NOW), created_before=instant(2 * NOW))
-    ordered = _JobQuery(JOBS, Filter(), NOW, 50, None, True, "created")
-    due = _JobQuery(JOBS, Filter(queues=("mail",)), NOW, 50, None, False, "due")
-    dead = _JobQuery(FINISHED, Filter(states=("dead",)), NOW, 50, None, True, "finished")
-    tagged = _JobQuery(JOBS, Filter(queues=("mail",), tags=("red",)), NOW, 50, None, True, "created", brief=True)
-    created = _JobQuery(FINISHED, days, NOW, 50, None, True, "created")
-    keyed = _JobQuery(JOBS, Filter(key_prefix="order-"), NOW, 50, None, True, "created")
+    ordered = PostgresJobQuery(JOBS, Filter(), NOW, 50, None, True, "created")
+    due = PostgresJobQuery(JOBS, Filter(queues=("mail",)), NOW, 50, None, False, "due")
+    dead = PostgresJobQuery(FINISHED, Filter(states=("dead",)), NOW, 50, None, True, "finished")
+    tagged = PostgresJobQuery(JOBS, Filter(queues=("mail",), tags=("red",)), NOW, 50, None, True, "created", brief=True)
+    created = PostgresJobQuery(FINISHED, days, NOW, 50, None, True, "created")
+    keyed = PostgresJobQuery(JOBS, Filter(key_prefix="order-"), NOW, 50, None, True, "created")
     for name, query, sql in (
         ("walk along the ids", ordered, ordered.full_walk()),
         ("walk along the groups of unfinished jobs", due, due.full_walk()),
@@ -69,6 +69,7 @@ STATEMENTS = {
     "count": dict(constants("count")),
     "finish": {"complete": finish._COMPLETE, "complete_all": finish.COMPLETE_ALL},
     "lists": dict(lists()),
+    "workers": dict(constants("workers")),
 }
 
 
@@ -94,12 +95,12 @@ def test_all_variants_of_a_claim_are_in_the_golden_text() -> None:
     assert [word for word in words if "mainspring_" in str(word) and word != documentation] == []
 
 
-@pytest.mark.parametrize("path", [STORE / "claim.sql", STORE / "count.sql"], ids=lambda path: path.name)
-def test_statements_and_fragments_are_used(path: Path) -> None:
-    text, module = path.read_text(encoding="utf-8"), path.with_suffix(".py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["claim", "count", "workers"])
+def test_statements_and_fragments_are_used(name: str) -> None:
+    text, module = ((STORE / f"{name}{suffix}").read_text(encoding="utf-8") for suffix in (".sql", ".py"))
     heads = re.findall(r"^-- (?:statement|fragment) (.+)$", text, re.MULTILINE)
     assert len(heads) == len(set(heads))
-    assert [name for name in heads if f'"{name}"' not in module and f"{{{name}}}" not in text] == []
+    assert [head for head in heads if f'"{head}"' not in module and f"{{{head}}}" not in text] == []
 
 
 # the file

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ...clock import instant, micros
 from ...records.audit import AuditEntry, AuditFilter
-from .pool import Session, Verb
-
-T = TypeVar("T")
+from .handle import PostgresHandle
+from .pool import Session
 
 # Old entries that one call of tidy deletes.
 MAX_PRUNED_ENTRIES = 5_000
@@ -40,14 +39,8 @@ async def drop_old_entries(db: Session, since: int) -> int:
     return len(await db.rows(_DROP_OLD, since, MAX_PRUNED_ENTRIES))
 
 
-class PostgresAudit:
+class PostgresAudit(PostgresHandle):
     """The verbs on audit entries."""
-
-    async def _call(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
-
-    async def _read(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         rows = [_entry_row(entry) for entry in sorted(entries, key=lambda entry: entry.id)]

@@ -13,12 +13,33 @@ from ..rows import job_of
 from ..rules import change as rules
 from ..rules import matches_filter
 from ..rules.read_sets import KnownValues, Name, of_change
-from .lists import jobs
+from .handle import PostgresHandle
+from .lists import job_page
 from .pool import Session
 from .tables import LockedTables, load, write
 
 
-async def change(
+class PostgresChange(PostgresHandle):
+    """The verb `change`."""
+
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Updates | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
+        self._idle = False
+        changed = await self._transact(lambda db: _change(db, action, which, now, limit, reason, update, after))
+        self._announce("new", "final")
+        return changed
+
+
+async def _change(
     db: Session,
     action: Action,
     which: Filter,
@@ -29,7 +50,7 @@ async def change(
     after: JobId | None,
 ) -> Changed:
     """Applies the action to the first `limit` matching jobs after the id `after`. Runs inside a transaction."""
-    rows = await jobs(db, which, micros(now), limit, None if after is None else Cursor(after))
+    rows = await job_page(db, which, micros(now), limit, None if after is None else Cursor(after))
     tables, ids = LockedTables(), [row[0] for row in rows]
     for row in rows:
         tables.add_job(row[0], job_of(row))

@@ -1,42 +1,44 @@
-"""How the PostgreSQL store claims jobs for a worker, and records the worker's beats and commands.
+"""How the PostgreSQL store claims jobs for a worker.
 
 A plain claim is one statement (TAKE_PLAIN): it walks along mainspring_jobs_ready, locks due jobs with SKIP LOCKED, sets
 them running under one new lease, notes the lease in mainspring_leases, and returns the rows. If there is anything
-special to do first (overdue jobs to expire, suspects, half-open circuits), it takes nothing, and `claim` does all of it
-in one transaction. The statements are in claim.sql. It repeats the rules rules.claim.claim and expire_due; test_twin.py
+special to do first (overdue jobs to expire, suspects, half-open circuits), it takes nothing, and _claim_in_transaction
+does all of it. The statements are in claim.sql. It repeats the rules rules.claim.claim and expire_due; test_twin.py
 compares them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
 from ...bounds import CLAIM_BYTES
-from ...clock import instant, micros
+from ...clock import instant, micros, nearest_instant
+from ...errors import ShuttingDown, StoreError
+from ...failpoint import failpoint
 from ...ids import JobId, Lease, WorkerId
 from ...records.job import POISON_SUSPECT_CRASHES, UNREADABLE, State
-from ...records.outcome import Outcome
-from ...records.unreadable import readable
-from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..rows import CLAIMED_COLUMNS, COLUMNS, job_of
-from ..rules import SILENT_WORKER_RETENTION, next_commands
+from ...records.unreadable import decoded
+from ...records.worker import Claim
+from ...survived_errors import SurvivedErrors
+from ..rows import CLAIMED_COLUMNS, COLUMNS, claimed_job_of, job_of
 from . import schedules
-from .feed import WATCHED
+from .handle import PostgresHandle, PostgresSettings
 from .jobs import ALL_COLUMNS, OVERWRITE, apply_job_changes, write_jobs
 from .pool import Session
 from .statement_file import read_statements
+from .url import PostgresUrl
+
+_survey_errors = SurvivedErrors("backlog", "the next claim of a long backlog tries again")
 
 # Jobs that one claim expires at most, so that a flood of them does not delay it.
 MAX_EXPIRED_JOBS = 5000
-# Leases that OpenLeases remembers.
-MAX_KNOWN_LEASES = 10_000
 # A full claim of at least this many jobs means a backlog.
 MIN_BACKLOG_JOBS = 50
 # With a backlog, a survey (read_claim_view) is made this often at most.
@@ -46,9 +48,6 @@ SURVEY_REST_FACTOR = 50.0
 # A survey that takes longer passes over many dead rows.
 SLOW_SURVEY_SECONDS = 0.01
 
-_encode = msgspec.json.encode
-_decode_commands = msgspec.json.Decoder(WorkerCommands).decode
-
 _SQL = read_statements(
     "claim.sql",
     columns=COLUMNS,
@@ -56,7 +55,6 @@ _SQL = read_statements(
     ended_columns=ALL_COLUMNS.replace("state", "'expired'", 1).replace("finished_at", "$1", 1),
     claimed_columns=CLAIMED_COLUMNS,
     overwrite=OVERWRITE.strip(),
-    watched=WATCHED,
     unreadable=UNREADABLE,
 )
 _parts = _SQL.fragments
@@ -149,46 +147,78 @@ class BacklogCursor:
             self._after[row["queue"], row["task"], row["rank"]] = (row["run_at"], row["id"])
 
 
-class OpenLeases:
-    """The number of running jobs of each lease claimed here, so that the last finish deletes the lease's row. A beat
-    deletes the rows that are missed here."""
+class PostgresClaim(PostgresHandle):
+    """The verb `claim`."""
 
-    def __init__(self) -> None:
-        self._worker = ""
-        self._out: dict[Lease, int] = {}
+    def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
+        super().__init__(url, **settings)
+        self._backlog = BacklogCursor()
+        self._survey: asyncio.Task[None] | None = None
 
-    def opened(self, worker: WorkerId, lease: Lease, jobs: int) -> None:
-        if worker != self._worker or len(self._out) > MAX_KNOWN_LEASES:
-            self._worker, self._out = worker, {}
-        if jobs:
-            self._out[lease] = jobs
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        request = ClaimRequest(queues, worker, tasks, limit, now)
+        expired: list[JobId] = []
+        # Nothing was due last time: read the view first, so that an idle worker sends one statement.
+        rows = [] if self._idle else await self._take(request)
+        next_at = rows[0]["next_at"] if rows else -1
+        if next_at == -1:
+            view = await self._hot(lambda db: read_claim_view(db, request))
+            next_at = view.next_at if view.alive else None
+            if self._idle and view.has_work(request.now):
+                self._idle = False
+                return await self.claim(queues, worker=worker, tasks=tasks, limit=limit, now=now)
+            if not rows and view.has_work(request.now):
+                rows, next_at, expired = await self._transact(lambda db: _claim_in_transaction(db, request))
+        self._idle = not rows
+        failpoint("claim.after_commit")
+        if self._idle:
+            await self._open().warm(2)  # one for a finish, one for the next claim beside it
+        if expired:
+            self._announce("final")
+        pairs = [(row["id"], row) for row in rows]
+        jobs, broken = decoded("job", pairs, lambda row: claimed_job_of(row, request.lease, worker, now))
+        if broken:
+            await self._transact(lambda db: set_aside(db, [one.name for one in broken], request.lease))
+        self._leases.opened(worker, request.lease, len(jobs))
+        # Not before now: jobs that other claims had locked may still be due.
+        return Claim(jobs, None if next_at is None else max(now, nearest_instant(next_at)), expired, broken)
 
-    def finished(self, outcomes: Sequence[Outcome]) -> tuple[WorkerId, list[Lease]]:
-        """The worker, and its leases that have no running job once these outcomes are stored."""
-        for lease, ended in Counter(outcome.lease for outcome in outcomes).items():
-            if lease in self._out:
-                self._out[lease] -= ended
-        over = [lease for lease, out in self._out.items() if out <= 0]
-        for lease in over:
-            del self._out[lease]
-        return self._worker, over
+    async def _take(self, request: ClaimRequest) -> list[Any]:
+        """Claims due jobs in one statement; takes nothing if something special has to be done first."""
+        cursor, values = self._backlog, (*request.which, request.lease, request.limit)
+        if positions := cursor.positions_for(request):
+            rows = await self._hot(lambda db: db.rows(TAKE_KNOWN, *values, *positions))
+            cursor.advance(rows, request.limit)
+        else:
+            rows = await self._hot(lambda db: db.rows(TAKE_PLAIN, *values))
+        backlog = len(rows) == request.limit >= MIN_BACKLOG_JOBS
+        if backlog and cursor.is_survey_due(self._clock.monotonic()) and (self._survey is None or self._survey.done()):
+            self._survey = asyncio.get_running_loop().create_task(self._survey_backlog(request))
+            if not self._clock.real:
+                await self._survey
+        return rows
 
-
-async def take_plain(db: Session, request: ClaimRequest) -> list[Any]:
-    """Claims due jobs in one statement; takes nothing if something special has to be done first."""
-    return await db.rows(TAKE_PLAIN, *request.which, request.lease, request.limit)
-
-
-async def take_known(db: Session, request: ClaimRequest, positions: list[list[Any]]) -> list[Any]:
-    """Like take_plain, but goes on at the positions of a BacklogCursor."""
-    return await db.rows(TAKE_KNOWN, *request.which, request.lease, request.limit, *positions)
+    async def _survey_backlog(self, request: ClaimRequest) -> None:
+        with _survey_errors.survive(StoreError), suppress(ShuttingDown):
+            began = self._clock.monotonic()
+            view = await self._hot(lambda db: read_claim_view(db, request))
+            now = self._clock.monotonic()
+            self._backlog.learn(view, request, now, now - began)
 
 
 async def read_claim_view(db: Session, request: ClaimRequest) -> ClaimView:
     return ClaimView(await db.rows(_READ_VIEW, *request.which))
 
 
-async def claim(db: Session, request: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
+async def _claim_in_transaction(db: Session, request: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
     """The claimed rows, when to claim again, and the expired ids. Runs inside a transaction."""
     expired = await _expire(db, request.now)
     worker, now, *_ = request.which
@@ -277,37 +307,6 @@ def _claim_order(row: Any) -> tuple[int, int, JobId]:
     return row[3], row[4], row[5]
 
 
-# beats
-
-_FORGET_SILENT = _SQL.statement("forget_silent")
-_BEAT = _SQL.statement("beat")
-_END_WORKER = _SQL.statement("end_worker")
-_CLEAR_LEASES = _SQL.statement("clear_leases")
-_RUNS_OF_WORKER = _SQL.statement("runs_of_worker")
-
-
-async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> BeatReply:
-    """Extends the worker's life to `until`, or ends it. Returns its runs, their cancel reasons and its commands."""
-    silent = now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6)
-    await db.run(_FORGET_SILENT, silent)
-    if until > now:
-        orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
-    else:
-        orders = await db.value(_END_WORKER, worker.id)
-    watched = await db.value(_CLEAR_LEASES, worker.id)
-    runs: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_RUNS_OF_WORKER, worker.id)]
-    cancels = {id: reason for id, _, reason in runs if reason is not None}
-    watched_until = None if watched is None else instant(watched)
-    return BeatReply({id: lease for id, lease, _ in runs}, cancels, commands_of(orders), watched_until=watched_until)
-
-
-_ORPHANED_RUNS = _SQL.statement("orphaned_runs")
-
-
-async def orphaned_runs(db: Session, now: int, limit: int) -> list[Any]:
-    return await db.rows(_ORPHANED_RUNS, now, limit)
-
-
 _SET_ASIDE = _SQL.statement("set_aside")
 _END_PROBES = _SQL.statement("end_probes")
 
@@ -316,24 +315,3 @@ async def set_aside(db: Session, ids: Collection[JobId], lease: Lease = "") -> N
     """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
     await db.run(_SET_ASIDE, list(ids), lease)
     await db.run(_END_PROBES, list(ids))
-
-
-def commands_of(text: str | None) -> WorkerCommands:
-    """The commands of a worker; none if they cannot be decoded."""
-    found = [] if text is None else readable("orders of worker", [("", text)], _decode_commands)
-    return found[0] if found else WorkerCommands()
-
-
-_LOCK_ORDERS = _SQL.statement("lock_orders")
-_SET_ORDERS = _SQL.statement("set_orders")
-
-
-async def set_commands(
-    db: Session, workers: Collection[WorkerId] | None, orders: WorkerCommands, now: int, seen: WorkerCommands | None
-) -> list[WorkerId]:
-    """Stores commands for live workers (all if `workers` is None); returns their ids. Runs inside a transaction."""
-    rows = await db.rows(_LOCK_ORDERS, now, None if workers is None else list(workers))
-    given = {id: new for id, text in rows if (new := next_commands(commands_of(text), orders, seen)) is not None}
-    if given:
-        await db.run(_SET_ORDERS, list(given), [_encode(new).decode() for new in given.values()])
-    return sorted(given)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
-from ...clock import instant
+from ...clock import instant, micros
 from ...records.queue import DeadGroup, Overview, Queue
 from .circuits import circuits
+from .handle import PostgresHandle
 from .job_groups import FINISHED, JOBS, Table, shown_sql
 from .pool import Session
+from .queues import paused_queues
 from .statement_file import read_statements
 
 # A table of up to this many pages of 8 KiB is counted whole.
@@ -29,6 +32,16 @@ _COUNT_PAGES = _SQL.statement("count_pages")
 _COUNT = {JOBS: _SQL.statement("count_jobs"), FINISHED: _SQL.statement("count_finished")}
 _SAMPLE = {JOBS: _SQL.statement("sample_jobs"), FINISHED: _SQL.statement("sample_finished")}
 _COUNT_FIRST = {JOBS: _SQL.statement("count_first_jobs"), FINISHED: _SQL.statement("count_first_finished")}
+
+
+class PostgresCount(PostgresHandle):
+    """The verbs that count jobs."""
+
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
+        return await self._read(lambda db: _overview(db, micros(now), finished))
+
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: _dead_groups(db, limit))
 
 
 async def _sample_percent(db: Session, table: Table) -> float:
@@ -60,7 +73,7 @@ def _sum_by_queue_and_state(rows: Iterable[tuple[str, str, int]]) -> Counter[tup
     return found
 
 
-async def overview(db: Session, now: int, finished: bool) -> Overview:
+async def _overview(db: Session, now: int, finished: bool) -> Overview:
     unfinished, states = await _count_table(db, JOBS, now), Counter[Any]()
     ended = await _count_table(db, FINISHED, now) if finished else Counter[tuple[str, str]]()
     for (_, shown), size in (*unfinished.items(), *ended.items()):
@@ -69,7 +82,7 @@ async def overview(db: Session, now: int, finished: bool) -> Overview:
 
 
 async def _queues(db: Session, found: Counter[tuple[str, str]]) -> list[Queue]:
-    paused = {name for (name,) in await db.rows("SELECT name FROM mainspring_queues WHERE paused")}
+    paused = await paused_queues(db)
     return [
         Queue(
             name=name,
@@ -91,7 +104,7 @@ _COUNT_FIRST_DEAD = _SQL.statement("count_first_dead")
 _SAMPLE_DEAD = _SQL.statement("sample_dead")
 
 
-async def dead_groups(db: Session, limit: int) -> list[DeadGroup]:
+async def _dead_groups(db: Session, limit: int) -> list[DeadGroup]:
     few = await db.value(_COUNT_DEAD) <= MAX_DEAD_ROWS
     rows = await db.rows(_READ_DEAD_GROUPS, limit) if few else await db.rows(_COUNT_FIRST_DEAD)
     sampled, share = Counter[Any](), 100.0

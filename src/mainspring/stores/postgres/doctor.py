@@ -9,6 +9,7 @@ from typing import Any
 from ...records.finding import Finding, format_size
 from ...records.job import UNREADABLE
 from ...records.unreadable import record_finding
+from .handle import PostgresHandle
 from .pool import Session
 from .schedules import unreadable_names
 from .schema import indexes
@@ -21,13 +22,26 @@ MAX_TRANSACTION_SECONDS = 600.0
 MAX_DEAD_ROWS = 500_000
 # The share of the server's connections that may be in use.
 MAX_CONNECTION_SHARE = 0.8
+# Timeout of the listener's proof that notifications arrive.
+LISTENER_PROOF_SECONDS = 8.0
 
 _SERVER = """SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
     pg_is_in_recovery(), current_setting('synchronous_commit'), current_setting('fsync')"""
 
 
-async def diagnose(db: Session) -> list[Finding]:
-    """Runs the checks, which only read."""
+class PostgresDoctor(PostgresHandle):
+    """The verb `diagnose`."""
+
+    async def diagnose(self) -> list[Finding]:
+        found = await self._call(_check_server)
+        pooled = bool(self._open().connector.pooled)
+        listens = self._listener is not None and await self._listener.is_listening(LISTENER_PROOF_SECONDS)
+        trouble = self._listener.trouble if self._listener is not None else ""
+        return [*found, pooler(pooled), listener(self._listener is not None, listens, trouble, pooled)]
+
+
+async def _check_server(db: Session) -> list[Finding]:
+    """The checks through one connection, which only read."""
     number, text, standby, commit, sync = await db.row(_SERVER)
     return [
         release(number, text, standby),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from ...clock import instant, micros
 from ...records.document import Document, DocumentDrop
 from ..document_steps import Drops, document_steps, drop_answers
-from .pool import Session, Verb
-
-T = TypeVar("T")
+from .handle import PostgresHandle
+from .pool import Session
 
 # Expired documents that one call of prune deletes.
 MAX_PRUNED_DOCUMENTS = 5_000
@@ -78,14 +76,8 @@ async def drop_expired_documents(db: Session, now: int) -> int:
     return len(await db.rows(_DROP_EXPIRED, now, MAX_PRUNED_DOCUMENTS))
 
 
-class PostgresDocuments:
+class PostgresDocuments(PostgresHandle):
     """The verbs on documents."""
-
-    async def _call(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
-
-    async def _transact(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
 
     async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         steps = _ordered_steps(documents)

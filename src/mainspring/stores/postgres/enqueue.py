@@ -8,8 +8,9 @@ a transaction that locks the keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 import asyncpg
 
@@ -18,9 +19,13 @@ from ...records.job import Enqueued, NewJob
 from ..rows import options_of
 from ..rules import enqueue as rules
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
-from .jobs import array_text
+from .handle import PostgresHandle, PostgresSettings
+from .jobs import array_text, has_keys
+from .notifier import is_due_soon
 from .pool import BIGINT_ARRAY, Session
 from .tables import load, write
+from .url import PostgresUrl
+from .within import CallerTransactions
 
 _NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
 _INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
@@ -39,8 +44,49 @@ _INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $1
 MIN_COPY_ROWS = 100
 
 
-def has_keys(jobs: Sequence[NewJob]) -> bool:
-    return any(job.unique_key is not None or job.idempotency_key is not None for job in jobs)
+class AlreadyInserted(Exception):
+    """One of the jobs exists already."""
+
+
+class PostgresEnqueue(PostgresHandle):
+    """The verb `enqueue`."""
+
+    def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
+        super().__init__(url, **settings)
+        self._within: CallerTransactions | None = None
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        self._idle = False
+        if within is not None:
+            return await self._enqueue_within(within, jobs, now)
+        if not jobs:
+            self._open()
+            return []
+        notify = any(is_due_soon(job.run_at, now) for job in jobs)
+        single = notify and len(jobs) == 1 and not has_keys(jobs)
+        if single and self._notifier is not None and (text := self._notifier.piggyback()) is not None:
+            answers = await self._hot(lambda db: _insert(db, jobs, now, text))
+            self._wakeups.wake("new")
+            return answers
+        answers = await self._enqueue(jobs, now)
+        if notify:
+            self._announce("new")
+        return answers
+
+    async def _enqueue(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        if has_keys(jobs):
+            return await self._transact(lambda db: _enqueue_in_transaction(db, jobs, now))
+        if len(jobs) >= MIN_COPY_ROWS:
+            with suppress(AlreadyInserted):
+                return await self._transact(lambda db: _copy(db, jobs, now))
+        return await self._hot(lambda db: _insert(db, jobs, now))
+
+    async def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        pool = self._open()
+        if self._within is None or self._within.pool is not pool:
+            self._within = CallerTransactions(pool)
+        with self._clock.outside():
+            return await self._within.run(within, jobs, now, lambda db: _enqueue_in_transaction(db, jobs, now))
 
 
 def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
@@ -60,7 +106,9 @@ def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
     )
 
 
-async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, notification: str | None = None) -> list[Enqueued]:
+async def _insert(
+    db: Session, jobs: Sequence[NewJob], now: datetime, notification: str | None = None
+) -> list[Enqueued]:
     """Inserts jobs without keys in one statement. With a single job, a notification is sent in the same statement."""
     us = micros(now)
     if len(jobs) == 1:
@@ -93,11 +141,7 @@ async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, notificatio
 _FINISHED_IDS = "SELECT id FROM mainspring_finished WHERE id >= $1 AND id <= $2"
 
 
-class AlreadyInserted(Exception):
-    """One of the jobs exists already."""
-
-
-async def copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+async def _copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Copies many jobs without keys, inside a transaction. Raises AlreadyInserted if one exists."""
     us = micros(now)
     try:
@@ -113,10 +157,10 @@ async def copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enque
     return [Enqueued(job.id) for job in jobs]
 
 
-async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+async def _enqueue_in_transaction(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Enqueues jobs with or without keys, inside a transaction."""
     if not jobs or not has_keys(jobs):
-        return await insert(db, jobs, now) if jobs else []
+        return await _insert(db, jobs, now) if jobs else []
 
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)

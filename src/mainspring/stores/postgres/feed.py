@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from ...clock import instant, micros
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
-from .pool import Verb
-
-T = TypeVar("T")
+from .handle import PostgresHandle
 
 _WATCH = """INSERT INTO mainspring_marks AS known VALUES ('watched', $4)
     ON CONFLICT (name) DO UPDATE SET n = excluded.n WHERE known.n < excluded.n"""
@@ -36,14 +33,8 @@ def _instant_or_none(us: int | None) -> datetime | None:
     return None if us is None else instant(us)
 
 
-class PostgresFeed:
+class PostgresFeed(PostgresHandle):
     """The verbs on the feed."""
-
-    async def _call(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
-
-    async def _hot(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
 
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         if not news:

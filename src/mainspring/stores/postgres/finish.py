@@ -19,6 +19,7 @@ from ...clock import micros
 from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.circuit import Circuit
+from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
 from ...records.tally import sums_by_minute
@@ -27,8 +28,9 @@ from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
-from .enqueue import has_keys
-from .jobs import OVERWRITE
+from .handle import PostgresHandle
+from .jobs import OVERWRITE, has_keys
+from .notifier import is_due_soon
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 from .tables import LockedTables, fetch, load, load_runs, write
 from .tally import count_columns
@@ -44,7 +46,7 @@ _KEEP = f"""INSERT INTO mainspring_finished ({_COPIED_COLUMNS}, state, ending, f
     SELECT {_COPIED_COLUMNS}, 'completed', 'completed', (outcome ->> 1)::bigint, outcome ->> 2 FROM gone"""
 _COMPLETE = f"WITH {_GONE} {_KEEP} {OVERWRITE} RETURNING id"
 # All of it in one statement. If an outcome is not accepted, or a circuit exists, it divides by zero: nothing is
-# written, and `finish` handles the batch.
+# written, and write_outcomes handles the batch.
 COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
     counted AS (INSERT INTO mainspring_counting (at, queue, task, sums)
         SELECT * FROM unnest($3::{BIGINT_ARRAY}, $4::text[], $5::text[], $6::text[])),
@@ -54,14 +56,47 @@ COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
 _encode = msgspec.json.encode
 
 
-def are_simple(outcomes: Sequence[Outcome]) -> bool:
+class PostgresFinish(PostgresHandle):
+    """The verbs `finish` and `report`."""
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        if not outcomes:
+            self._open()
+            return set()
+        worker_and_leases = self._leases.finished(outcomes)
+        if _are_simple(outcomes) and await self._hot(lambda db: _finish_simple(db, outcomes, *worker_and_leases)):
+            stands = {outcome.id for outcome in outcomes}
+        else:
+            stands = await self._transact(lambda db: write_outcomes(db, outcomes))
+        self._after_finish(outcomes)
+        return stands
+
+    def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
+        if any(_makes_work(outcome) for outcome in outcomes):
+            self._idle = False
+            self._announce("new")
+        self._announce("final")
+
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
+        stands = await self._transact(lambda db: save_reports(db, reports))
+        self._announce("final")
+        return stands
+
+
+def _makes_work(outcome: Outcome) -> bool:
+    """Whether the outcome makes a job claimable or a schedule due."""
+    again = outcome.state is State.PENDING and is_due_soon(outcome.run_at, outcome.finished_at)
+    return again or bool(outcome.then or outcome.breaker or outcome.schedule)
+
+
+def _are_simple(outcomes: Sequence[Outcome]) -> bool:
     """Whether all outcomes are plain completions of different jobs, without a schedule or jobs that follow."""
     if any(outcome.then or outcome.schedule is not None or not is_plain_completion(outcome) for outcome in outcomes):
         return False
     return len({outcome.id for outcome in outcomes}) == len(outcomes)
 
 
-async def finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | None, leases: list[str]) -> bool:
+async def _finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | None, leases: list[str]) -> bool:
     """Writes simple outcomes in one statement, which also deletes leases without running jobs. Returns False, having
     written nothing, if one is not accepted."""
     failpoint("finish.mid_batch")
@@ -84,7 +119,7 @@ def _outcome_values(outcomes: Sequence[Outcome]) -> tuple[str, str]:
     return SEPARATOR.join(ends), _encode(ends).decode()
 
 
-async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def write_outcomes(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     """Writes the outcomes that the fence accepts; returns the ids whose outcome is the recorded end of its run. Runs
     inside a transaction."""
     plain = [] if _must_run_in_order(outcomes) else [outcome for outcome in outcomes if is_plain_completion(outcome)]

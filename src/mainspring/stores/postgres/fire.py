@@ -19,12 +19,25 @@ from ..rules.fire import fire_one, firing_is_current
 from ..rules.keys import keys_of
 from ..rules.read_sets import KnownValues, Name, of_firing
 from . import schedules
+from .handle import PostgresHandle
 from .jobs import INSERT_NEW, find_jobs, lock_names, new_columns
 from .pool import Session
 from .tables import load, write
 
 
-async def fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+class PostgresFire(PostgresHandle):
+    """The verb `fire`."""
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        self._idle = False
+        fired = await self._transact(lambda db: _fire(db, firings, now))
+        if any(one.stands for one in fired):
+            failpoint("fire.after_commit")
+        self._announce("new", "final")
+        return fired
+
+
+async def _fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Fires in order, inside a transaction."""
     await lock_names(db, _names_to_lock(firings, [job for firing in firings for job in firing.jobs]))
     if _are_independent(firings) and (fired := await _fire_together(db, firings, now)) is not None:

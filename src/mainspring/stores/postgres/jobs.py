@@ -28,6 +28,10 @@ JobPair = tuple[Job, Job]
 """A job before and after a change."""
 
 
+def has_keys(jobs: Sequence[NewJob]) -> bool:
+    return any(job.unique_key is not None or job.idempotency_key is not None for job in jobs)
+
+
 # locks
 
 

@@ -1,6 +1,6 @@
 """Lists of jobs of the PostgreSQL store: one page, however many jobs there are.
 
-A page is searched in each table in this order (see _page):
+A page is searched in each table in this order (see _page); job_query.py has the SQL:
 1. Without other conditions, the sort order itself leads to the page.
 2. An index on a condition leads to at most MAX_INDEXED_ROWS jobs: these are sorted.
 3. The page is among the next NEAR_ROWS jobs in the sort order, or the next FAR_ROWS if these hold a part of it.
@@ -9,357 +9,43 @@ A page is searched in each table in this order (see _page):
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Literal
 
 from ...clock import micros
-from ...records.job import BRIEF_CHARACTERS, FINAL
+from ...records.job import Job
 from ...records.query import Cursor, Filter, Sort
-from ..rows import COLUMNS, END_SQL, brief_columns, end_texts, prefix_end, stored_states
-from .job_groups import FINISHED, GROUP, GROUP_COLUMNS, IN_OPEN_LEASE, JOBS, Table, hops, shown_sql
-from .jobs import ALL_COLUMNS
+from ..rows import job_of
+from .handle import PostgresHandle
+from .job_groups import FINISHED, JOBS
+from .job_query import PostgresJobQuery
 from .pool import Session
 
-MAX_INDEXED_ROWS = 500
 NEAR_ROWS = 5_000
 FAR_ROWS = 20_000
-MAX_SORTED_ROWS = 10_000
-# The limit instead of MAX_SORTED_ROWS if the index alone answers the query.
-MAX_INDEX_ONLY_ROWS = 200_000
-
-# scheduled_at is stored only in the options; json (not jsonb) extracts it without decoding the other values.
-_BRIEF_OPTIONS = """json_strip_nulls(json_build_object('tags', tags, 'schedule', schedule, 'scheduled_at',
-    CASE WHEN schedule IS NOT NULL THEN options::json -> 'scheduled_at' END, 'cut', true))::text"""
-# Characters are counted only if the bytes do not decide: the server knows the bytes of a text without reading it.
-_IS_LONG = f"""(octet_length({{0}}) > {BRIEF_CHARACTERS}
-    AND (octet_length({{0}}) > 4 * {BRIEF_CHARACTERS} OR length({{0}}) > {BRIEF_CHARACTERS}))"""
-_BRIEF = brief_columns(_BRIEF_OPTIONS, _IS_LONG)
-_FINAL = frozenset(state.value for state in FINAL)
-_SUSPECT = "crashes >= 2 AND NOT parked"
-_LATE = "expires_at IS NOT NULL AND NOT parked"
-# An id begins with its time of creation: the first 10 characters count units of 4.096 s. Jobs that were stored in
-# another unit than their id says have an index of their own.
-_TIME = "lpad(to_hex(created_at / 1000), 12, '0')"
-_OUT_OF_ORDER = f"left(id, 10) <> left({_TIME}, 8) || '-' || substr({_TIME}, 9, 1)"
-_UNIT_MICROSECONDS, _MAX_UNITS = 4_096_000, 2**36
-_NAMES = ("queue", "task")
-_VALUE = re.compile("@([0-9]+)@")
 
 
-class _JobQuery:
-    """The SQL of one list of one table, and its values, which are always bound."""
+class PostgresLists(PostgresHandle):
+    """The verb `jobs`."""
 
-    def __init__(
+    async def jobs(
         self,
-        table: Table,
         which: Filter,
-        now: int,
+        *,
+        now: datetime,
         limit: int,
-        after: Cursor | None,
-        newest: bool,
-        sort: Sort,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
         brief: bool = False,
-    ) -> None:
-        self.table: Table = table
-        self._columns = _BRIEF if brief else COLUMNS
-        self.which, self._values = which, list[Any]()
-        self.at = {"created": "0", "due": "run_at", "finished": "finished_at"}[sort]
-        self._direction, sign = ("DESC", "<") if newest else ("ASC", ">")
-        self._by_id, self._limit = sort == "created", limit
-        self._now, self._limit_parameter = self.bind(now, "bigint"), self.bind(limit, "bigint")
-        self._equal = {
-            name: f"{name} = ANY({self.bind(list(items), 'text[]')})"
-            for name, items in (
-                ("id", which.ids),
-                ("queue", which.queues),
-                ("task", which.tasks),
-                ("error", which.errors),
-                ("schedule", which.schedules),
-            )
-            if items is not None
-        }
-        self._states = self._possible_states()
-        # Conditions that bound the walk along the order; all others follow.
-        self._bounds = self._build_bounds(after, sign)
-        self._id_bounds = self._build_id_bounds()
-        self._row_conditions = [
-            *(part for name, part in self._equal.items() if name not in _NAMES),
-            *self._build_conditions(),
-        ]
-        self._names = [part for name, part in self._equal.items() if name in _NAMES]
-        self._conditions = [*self._names, *self._row_conditions]
-
-    def bind(self, value: Any, kind: str) -> str:
-        self._values.append(value)
-        return f"@{len(self._values) - 1}@::{kind}"
-
-    def bound(self, sql: str) -> tuple[str, list[Any]]:
-        """The statement with `$1`, `$2`, … for its values, and these values."""
-        used = sorted({int(number) for number in _VALUE.findall(sql)})
-        numbers = {str(number): f"${n}" for n, number in enumerate(used, 1)}
-        return _VALUE.sub(lambda found: numbers[found[1]], sql), [self._values[number] for number in used]
-
-    @property
-    def empty(self) -> bool:
-        return not self._states or self._limit <= 0
-
-    @property
-    def _order(self) -> str:
-        return f"id {self._direction}" if self._by_id else f"{self.at} {self._direction}, id {self._direction}"
-
-    # conditions
-
-    def _possible_states(self) -> set[str]:
-        """The stored states that a matching job of this table may be in."""
-        states = stored_states(self.which) & _FINAL if self.table is FINISHED else stored_states(self.which) - _FINAL
-        if self.which.workers is not None:
-            states &= {"running"}
-        return states & {"pending"} if self.at == "run_at" else states
-
-    def _shown_states(self) -> set[str]:
-        """The requested shown states that jobs of mainspring_jobs may have."""
-        shown: set[str] = set(self.which.states or ())
-        shown -= _FINAL - {"expired"}
-        return {"running"} if self.which.workers is not None else shown
-
-    def _build_bounds(self, after: Cursor | None, sign: str) -> list[str]:
-        parts = []
-        if self.at == "run_at":
-            parts.append("state = 'pending'")
-        if (
-            self._by_id
-            and self.table is JOBS
-            and self._shown_states()
-            and self._shown_states() <= {"paused", "waiting", "retrying"}
-        ):
-            parts.append("(parked OR retried)")
-        if self._shown_states() in ({"scheduled"}, {"pending"}) and self.table is JOBS:
-            parts.append(f"run_at {'>' if self._shown_states() == {'scheduled'} else '<='} {self._now}")
-        if after is not None and self._by_id:
-            parts.append(f"id {sign} {self.bind(after.id, 'text')}")
-        elif after is not None:
-            at = self.bind(0 if after.at is None else micros(after.at), "bigint")
-            parts.append(f"({self.at}, id) {sign} ({at}, {self.bind(after.id, 'text')})")
-        return parts
-
-    def _build_id_bounds(self) -> list[str]:
-        """The filter's times of creation as bounds of the id, which hold for all jobs but those out of order."""
-        after, before = self.which.created_after, self.which.created_before
-        parts = []
-        if after is not None and 0 < (unit := micros(after) // _UNIT_MICROSECONDS) < _MAX_UNITS:
-            parts.append(f"id >= {self.bind(_first_id(unit), 'text')}")
-        if before is not None and 0 <= (unit := micros(before) // _UNIT_MICROSECONDS + 1) < _MAX_UNITS:
-            parts.append(f"id < {self.bind(_first_id(unit), 'text')}")
-        return parts
-
-    def _build_conditions(self) -> Iterator[str]:
-        which = self.which
-        if which.states is not None:
-            yield f"state = ANY({self.bind(sorted(self._states), 'text[]')})"
-        if which.states is not None and self.table is JOBS:
-            yield f"{shown_sql(self._now)} = ANY({self.bind(list(which.states), 'text[]')})"
-        if which.tags:
-            yield f"tags @> {self.bind(list(which.tags), 'text[]')}"
-        if which.workers is not None:
-            yield f"state = 'running' AND worker = ANY({self.bind(list(which.workers), 'text[]')})"
-        if which.key_prefix is not None:
-            yield "(" + " OR ".join(f"({key})" for key in self._keys()) + ")"
-        if which.ends is not None:
-            yield f"{END_SQL} = ANY({self.bind(end_texts(which.ends), 'text[]')})"
-        yield from self._created_bounds()
-
-    def _keys(self) -> list[str]:
-        prefix = self.which.key_prefix or ""
-        first, last = self.bind(prefix, "text"), prefix_end(prefix)
-        until = "" if last is None else f" AND {{0}} < {self.bind(last, 'text')}"
-        return [f"{{0}} >= {first}{until}".format(column) for column in ("unique_key", "idempotency_key")]
-
-    # pages
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the sort order itself leads to the page: there are no conditions but on the groups."""
-        which = self.which
-        if which.ids is not None or which.tags or which.workers is not None or which.key_prefix is not None:
-            return False
-        if which.errors is not None or which.schedules is not None or which.ends is not None:
-            return False
-        if self._by_id:
-            return which.queues is None and which.tasks is None and which.states is None
-        shown_as_stored = self.table is FINISHED or self._shown_states() <= {"pending", "scheduled"}
-        return shown_as_stored and which.created_after is None and which.created_before is None
-
-    @property
-    def always_few(self) -> bool:
-        """Whether the filter can match only few jobs: given ids, or running jobs."""
-        return self.which.ids is not None or (self.table is JOBS and self._shown_states() == {"running"})
-
-    def nearby_page(self, reach: int) -> str:
-        """The matching jobs among the next `reach` in the sort order."""
-        if self._by_id:
-            return self._page(self._walk(self._bounds, str(reach)), self._conditions)
-        return self._first(self._bounds, str(reach // 2), self._conditions)
-
-    def full_walk(self) -> str:
-        """A walk along the sort order until the page is full."""
-        if self._by_id:
-            return self._page(self._walk([*self._bounds, *self._conditions], self._limit_parameter), [])
-        # The names select groups; the same condition on each row would only mislead the planner.
-        parts = [*self._bounds, *self._row_conditions]
-        if self.ordered:
-            return self._first(parts, self._limit_parameter, [])
-        return self._page(self._groups(parts, self._limit_parameter), [])
-
-    def _walk(self, parts: list[str], rows: str) -> list[str]:
-        arms = [self._arm([*parts, *self._id_bounds], rows)]
-        if not self._id_bounds:
-            return arms
-        # OFFSET 0 keeps the planner from walking along the order here too, where hardly any of these rows are.
-        conditions = _all([*parts, *self._out_of_order_conditions()])
-        other = f"SELECT {ALL_COLUMNS} FROM {self.table} WHERE {conditions} OFFSET 0"
-        return [*arms, f"(SELECT * FROM ({other}) AS other ORDER BY {self._order} LIMIT {rows})"]
-
-    def _page(self, arms: list[str], parts: list[str], head: str = "") -> str:
-        head = head or ("" if self._by_id else f"WITH {self._hops()} ")
-        return f"""{head}SELECT {self._columns} FROM ({" UNION ALL ".join(arms)}) AS job
-            WHERE {_all(parts)} ORDER BY {self._order} LIMIT {self._limit_parameter}"""
-
-    def _first(self, parts: list[str], rows: str, rest: list[str]) -> str:
-        """The matching jobs among the first `rows` of the merged groups. A prefix of each group, from the index alone,
-        yields the `edge`: up to it the groups together have `rows` jobs, so no group is read beyond it."""
-        mine, way = _all([GROUP[self.table], *parts]), self._direction
-        share = f"(SELECT 2 * {rows} / greatest(count(*), 1) + 1 FROM groups AS one WHERE {self._requested_groups()})"
-        head = f"""WITH {self._hops()}, edge AS MATERIALIZED (SELECT (SELECT heads.at FROM groups AS one
-            CROSS JOIN LATERAL (
-                SELECT {self.at} AS at FROM {self.table} WHERE {mine} ORDER BY {self.at} {way} LIMIT {share}) AS heads
-            WHERE {self._requested_groups()} ORDER BY heads.at {way} OFFSET {rows} - 1 LIMIT 1) AS at) """
-        sign, none = (">=", -(2**62)) if way == "DESC" else ("<=", 2**62)
-        least = f"{self.at} {sign} coalesce(edge.at, {none})"
-        arms = " UNION ALL ".join(self._groups(parts, rows, least))
-        first = f"(SELECT * FROM ({arms}) AS job ORDER BY {self._order} LIMIT {rows})"
-        return self._page([first], rest, head)
-
-    def _arm(self, parts: Sequence[str], rows: str) -> str:
-        return f"(SELECT {ALL_COLUMNS} FROM {self.table} WHERE {_all(parts)} ORDER BY {self._order} LIMIT {rows})"
-
-    def _groups(self, parts: list[str], rows: str, least: str = "") -> list[str]:
-        arm = self._arm([GROUP[self.table], *parts, *([least] if least else [])], rows)
-        edge = "CROSS JOIN edge " if least else ""
-        arms = [
-            f"(SELECT job.* FROM groups AS one {edge}CROSS JOIN LATERAL {arm} AS job WHERE {self._requested_groups()})"
-        ]
-        return arms if self.table is FINISHED else [*arms, self._arm([_SUSPECT, *self._names, *parts], rows)]
-
-    def _hops(self) -> str:
-        """The CTE of groups, from the first to the last requested name if the index begins with that column."""
-        columns, when = GROUP_COLUMNS[self.table]
-        names = self.which.queues if self.table is JOBS else self.which.tasks
-        if names:
-            lead = columns.split(", ")[0]
-            when += f" AND {lead} >= {self.bind(min(names), 'text')} AND {lead} <= {self.bind(max(names), 'text')}"
-        return hops(self.table, columns, when)
-
-    def _requested_groups(self) -> str:
-        """SQL condition that selects the requested groups."""
-        parts = [f"one.{part}" for part in self._names]
-        if self.table is FINISHED and self.which.states is not None:
-            parts.append(f"one.state = ANY({self.bind(sorted(self._states), 'text[]')})")
-        return _all(parts)
-
-    def _out_of_order_conditions(self) -> list[str]:
-        """Conditions for the jobs of the requested times that the bounds of ids miss."""
-        return [_OUT_OF_ORDER, *self._created_bounds(), f"NOT ({_all(self._id_bounds)})"]
-
-    def _created_bounds(self) -> list[str]:
-        pairs = ((self.which.created_after, ">="), (self.which.created_before, "<="))
-        return [f"created_at {sign} {self.bind(micros(at), 'bigint')}" for at, sign in pairs if at is not None]
-
-    def indexed_pages(self, *, small_only: bool) -> Iterator[tuple[str, int]]:
-        """For each index that leads to all matching jobs: a statement for the page, whose last column is the number of
-        jobs it led to, and the largest number with which the page is complete. With `small_only`, only cheap ones."""
-        matches = _all([*self._bounds, *self._conditions])
-        max_rows = MAX_INDEXED_ROWS if small_only else self._max_sorted_rows
-        for arms in self._small_index_sources() if small_only else self._sources():
-            columns = f"id, {self.at}::bigint AS at, {matches} AS matches"
-            found = " UNION ALL ".join(
-                f"(SELECT {columns} FROM {self.table} WHERE {arm} LIMIT {max_rows + 1})"
-                if isinstance(arm, str)
-                else self._grouped(arm[0], columns)
-                for arm in arms
-            )
-            # LIMIT 2 *: a job may be found twice, by its two keys.
-            sql = f"""WITH {self._hops()},
-                few AS MATERIALIZED (SELECT * FROM ({found}) AS found LIMIT {max_rows + 1}),
-                page AS (SELECT id FROM few WHERE matches ORDER BY at {self._direction}, id {self._direction}
-                    LIMIT 2 * {self._limit_parameter})
-                SELECT job.*, found FROM (SELECT count(*) AS found FROM few) AS size LEFT JOIN (
-                    SELECT {self._columns} FROM {self.table} WHERE id = ANY(ARRAY(SELECT id FROM page))) AS job ON true
-                ORDER BY {self._order} LIMIT {self._limit_parameter}"""
-            yield sql, max_rows
-
-    @property
-    def _max_sorted_rows(self) -> int:
-        index_only = self._by_id and self.table is JOBS and not self._row_conditions
-        return MAX_INDEX_ONLY_ROWS if index_only else MAX_SORTED_ROWS
-
-    def _grouped(self, more: str, columns: str) -> str:
-        return f"""(SELECT job.* FROM groups AS one CROSS JOIN LATERAL (SELECT {columns} FROM {self.table}
-            WHERE {GROUP[self.table]} AND {more}) AS job WHERE {self._requested_groups()})"""
-
-    def _small_index_sources(self) -> Iterator[list[str | tuple[str]]]:
-        """Conditions with an index of their own, which returns its first rows at once."""
-        if self.table is JOBS and self._shown_states() == {"expired"}:
-            yield list(self._special_sources())
-        if self.which.key_prefix is not None:
-            yield list(self._keys())
-        for name in ("schedule", "error"):
-            if name in self._equal:
-                yield [self._equal[name]]
-
-    def _sources(self) -> Iterator[list[str | tuple[str]]]:
-        """For each index that leads to all matching jobs, the conditions along it; a tuple is for each group."""
-        which = self.which
-        if which.ids is not None:
-            yield [self._equal["id"]]
-        if self.table is JOBS and (arms := self._special_sources()):
-            yield list(arms)
-        yield from self._small_index_sources()
-        scheduled = self._shown_states() == {"scheduled"} and self.table is JOBS
-        due = f"run_at > {self._now}" if scheduled else "true"
-        rest = [] if self.table is FINISHED else ["parked", _SUSPECT]
-        groups: list[str | tuple[str]] = [(due,), *(_all([part, *self._names]) for part in rest)]
-        if self._names:
-            yield groups
-        if which.tags:  # a bitmap, complete before the first row, yet faster than all jobs of a final state
-            yield [f"tags @> {self.bind(list(which.tags), 'text[]')}"]
-        if not self._names and (scheduled or (self.table is FINISHED and which.states is not None)):
-            yield groups
-        if self._id_bounds:
-            yield [_all([*self._id_bounds, *self._created_bounds()]), _all(self._out_of_order_conditions())]
-
-    def _special_sources(self) -> list[str]:
-        """The conditions of special indexes for the requested states; empty if these do not cover them."""
-        conditions = {
-            "running": IN_OPEN_LEASE,
-            "paused": "parked",
-            "waiting": "parked",
-            "retrying": "retried",
-            "expired": f"{_LATE} AND expires_at <= {self._now}",
-        }
-        shown = self._shown_states()
-        return sorted({conditions[state] for state in shown}) if shown <= set(conditions) else []
+    ) -> list[Job]:
+        us = micros(now)
+        rows = await self._read(lambda db: job_page(db, which, us, limit, after, newest, sort, brief))
+        return [job_of(row) for row in rows]
 
 
-def _first_id(unit: int) -> str:
-    return f"{unit >> 4:08x}-{unit & 15:x}"
-
-
-def _all(parts: Sequence[str]) -> str:
-    return " AND ".join(parts) or "true"
-
-
-async def jobs(
+async def job_page(
     db: Session,
     which: Filter,
     now: int,
@@ -373,14 +59,14 @@ async def jobs(
     tables = {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]
     found: dict[str, Any] = {}
     for table in tables:
-        rows = await _page(db, _JobQuery(table, which, now, limit, after, newest, sort, brief), limit)
+        rows = await _page(db, PostgresJobQuery(table, which, now, limit, after, newest, sort, brief), limit)
         found.update({row[0]: row for row in rows})
     if len(tables) == 1:
         return list(found.values())
     return [found[id] for id in sorted(found, reverse=newest)][:limit]
 
 
-async def _page(db: Session, query: _JobQuery, limit: int) -> list[Any]:
+async def _page(db: Session, query: PostgresJobQuery, limit: int) -> list[Any]:
     if query.empty:
         return []
     if query.ordered:
@@ -395,14 +81,14 @@ async def _page(db: Session, query: _JobQuery, limit: int) -> list[Any]:
     return await _rows(db, query, query.full_walk())
 
 
-async def _set_plan(db: Session, query: _JobQuery, kind: Literal["generic", "custom"]) -> None:
+async def _set_plan(db: Session, query: PostgresJobQuery, kind: Literal["generic", "custom"]) -> None:
     """Keeps one plan for walks along an order, since it serves all values. With a partition for each day of a month,
     planning takes longer than execution."""
     if query.table is FINISHED:
         await db.run(f"SET LOCAL plan_cache_mode = force_{kind}_plan")
 
 
-async def _page_by_small_index(db: Session, query: _JobQuery) -> list[Any] | None:
+async def _page_by_small_index(db: Session, query: PostgresJobQuery) -> list[Any] | None:
     if not (pages := list(query.indexed_pages(small_only=True))):
         return None
     # Row by row: a bitmap scan would read all entries of the index before the first row.
@@ -412,7 +98,7 @@ async def _page_by_small_index(db: Session, query: _JobQuery) -> list[Any] | Non
     return found
 
 
-async def _page_nearby(db: Session, query: _JobQuery, limit: int) -> list[Any] | None:
+async def _page_nearby(db: Session, query: PostgresJobQuery, limit: int) -> list[Any] | None:
     await _set_plan(db, query, "generic")
     rows = await _rows(db, query, query.nearby_page(NEAR_ROWS))
     if limit // 4 <= len(rows) < limit:
@@ -421,7 +107,7 @@ async def _page_nearby(db: Session, query: _JobQuery, limit: int) -> list[Any] |
     return rows if len(rows) == limit else None
 
 
-async def _page_by_index(db: Session, query: _JobQuery, pages: Iterable[tuple[str, int]]) -> list[Any] | None:
+async def _page_by_index(db: Session, query: PostgresJobQuery, pages: Iterable[tuple[str, int]]) -> list[Any] | None:
     for sql, max_rows in pages:
         rows = await _rows(db, query, sql)
         if rows[0][-1] <= max_rows:
@@ -429,6 +115,6 @@ async def _page_by_index(db: Session, query: _JobQuery, pages: Iterable[tuple[st
     return None
 
 
-async def _rows(db: Session, query: _JobQuery, sql: str) -> list[Any]:
+async def _rows(db: Session, query: PostgresJobQuery, sql: str) -> list[Any]:
     text, values = query.bound(sql)
     return await db.rows(text, *values)

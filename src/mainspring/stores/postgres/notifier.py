@@ -61,6 +61,10 @@ class ProcessWakeups:
         """Identifies this process in notifications; a forked child has another name."""
         return f"{self._token}{os.getpid():x}"
 
+    def count_workers(self, live: int) -> None:
+        """Records the number of live workers."""
+        self.live_workers = live
+
     def broadcast(self, topic: News) -> Broadcast:
         return self._new if topic == "new" else self._final
 

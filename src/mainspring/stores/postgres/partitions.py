@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from typing import Unpack
 
 import asyncpg
 from msgspec import Struct
@@ -12,7 +13,9 @@ from msgspec import Struct
 from ...clock import EPOCH
 from ...errors import StoreError
 from ...survived_errors import count_error
+from .handle import PostgresHandle, PostgresSettings
 from .pool import Pool, Session
+from .url import PostgresUrl
 
 _logger = logging.getLogger("mainspring")
 
@@ -102,7 +105,7 @@ async def _create_partition(day: DayPartition, db: Session) -> bool:
     return True
 
 
-async def create_missing_partitions(pool: Pool, now: datetime, most: int = DAYS_AHEAD + 1) -> bool:
+async def _create_missing(pool: Pool, now: datetime, most: int) -> bool:
     """Creates up to `most` of the missing partitions from today on; returns whether more are missing.
 
     It is no harm if one cannot be created: rows outside all days go to the default partition.
@@ -117,3 +120,16 @@ async def create_missing_partitions(pool: Pool, now: datetime, most: int = DAYS_
         count_error("partitions", error)
         return False
     return len(missing) > most
+
+
+class PostgresPartitions(PostgresHandle):
+    """Creates the next partitions when the store is opened, and later with a beat now and then."""
+
+    def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
+        super().__init__(url, **settings)
+        self._create_partitions_at = EPOCH
+
+    async def _create_partitions(self, pool: Pool, now: datetime, most: int) -> None:
+        """Creates up to `most` partitions, and sets when to look again."""
+        more = await _create_missing(pool, now, most)
+        self._create_partitions_at = now if more else now + CHECK_EVERY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -14,7 +14,9 @@ from ...records.unreadable import decoded, readable
 from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
 from ..rules.job_ends import JobTransition, apply_transition, completed_schedules_of, schedules_of
 from ..rules.loaded import LoadedTables
+from .handle import PostgresHandle, PostgresSettings
 from .pool import BIGINT_ARRAY, Session
+from .url import PostgresUrl
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -128,7 +130,7 @@ async def apply_job_transitions(db: Session, transitions: Sequence[JobTransition
         await write_schedules(db, tables.changed_schedules())
 
 
-# reading
+# verbs
 
 _MAY_BE_DUE = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
 # The last row, without a name, has the time when the next schedule is due.
@@ -136,33 +138,57 @@ _DUE = f"""(SELECT name, body, due_at FROM mainspring_schedules WHERE {_MAY_BE_D
         ORDER BY due_at, name LIMIT $3)
     UNION ALL (SELECT NULL, NULL, due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at > $2
         ORDER BY due_at LIMIT 1)"""
+_SOME = """SELECT name, body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))
+    ORDER BY name LIMIT $3"""
+_TICKS = """SELECT n, body FROM mainspring_ticks WHERE schedule = $1 AND ($2::bigint IS NULL OR n < $2)
+    ORDER BY n DESC LIMIT $3"""
+# Makes undecodable schedules not due, and replaceable by a first revision; their records are not changed.
+_SET_ASIDE = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name = ANY($1)"
 
 
-async def due(db: Session, now: datetime, limit: int, computed: Collection[str]) -> Due:
-    rows = await db.rows(_DUE, list(computed), micros(now), limit)
+class PostgresSchedules(PostgresHandle):
+    """The verbs on schedules and ticks, except `fire`."""
+
+    def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
+        super().__init__(url, **settings)
+        self._set_aside_schedules: set[str] = set()
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        rows = await self._call(lambda db: db.rows(_DUE, list(computed), micros(now), limit))
+        due = _due_of(rows, now, limit)
+        self._set_aside_schedules -= {one.name for one in due.unreadable}  # it is due again, so it was written since
+        await self._set_schedules_aside(due.unreadable)
+        return due
+
+    async def _set_schedules_aside(self, broken: Sequence[UnreadableRecord]) -> None:
+        names = {one.name for one in broken}
+        if names - self._set_aside_schedules:
+            await self._transact(lambda db: db.run(_SET_ASIDE, sorted(names)))
+            self._set_aside_schedules |= names
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        found, broken = await self._call(lambda db: _schedules(db, names, limit, after))
+        await self._set_schedules_aside(broken)
+        return found
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        rows = await self._call(lambda db: db.rows(_TICKS, name, before, limit))
+        return readable(f"tick of schedule {name}", rows, _tick)
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        return await self._transact(lambda db: _drop_schedules(db, names))
+
+
+def _due_of(rows: Sequence[Any], now: datetime, limit: int) -> Due:
     found, broken = decoded("schedule", [(name, body) for name, body, _ in rows if name is not None], _schedule)
     if len(found) + len(broken) == limit:
         return Due(found, now, broken)
     return Due(found, next((nearest_instant(at) for name, _, at in rows if name is None), None), broken)
 
 
-async def set_aside(db: Session, names: Collection[str]) -> None:
-    """Makes undecodable schedules not due, and replaceable by a first revision; their records are not changed."""
-    sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name = ANY($1)"
-    await db.run(sql, sorted(names))
-
-
-async def unreadable_names(db: Session) -> list[str]:
-    """The names of schedules that cannot be decoded."""
-    rows = await db.rows("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name")
-    return [one.name for one in decoded("schedule", [(*row,) for row in rows], _schedule)[1]]
-
-
-_SOME = """SELECT name, body FROM mainspring_schedules WHERE name > $1 AND ($2::text[] IS NULL OR name = ANY($2))
-    ORDER BY name LIMIT $3"""
-
-
-async def schedules(
+async def _schedules(
     db: Session, names: Collection[str] | None, limit: int, after: str | None
 ) -> tuple[list[Schedule], list[UnreadableRecord]]:
     found, broken, last = list[Schedule](), list[UnreadableRecord](), after or ""
@@ -175,16 +201,14 @@ async def schedules(
     return found[:limit], broken
 
 
-_TICKS = """SELECT n, body FROM mainspring_ticks WHERE schedule = $1 AND ($2::bigint IS NULL OR n < $2)
-    ORDER BY n DESC LIMIT $3"""
-
-
-async def ticks(db: Session, name: str, limit: int, before: int | None) -> list[Tick]:
-    return readable(f"tick of schedule {name}", await db.rows(_TICKS, name, before, limit), _tick)
-
-
-async def drop_schedules(db: Session, names: Collection[str]) -> list[str]:
+async def _drop_schedules(db: Session, names: Collection[str]) -> list[str]:
     await lock_schedules(db, names)
     await db.run("DELETE FROM mainspring_ticks WHERE schedule = ANY($1)", list(names))
     rows = await db.rows("DELETE FROM mainspring_schedules WHERE name = ANY($1) RETURNING name", list(names))
     return sorted(name for (name,) in rows)
+
+
+async def unreadable_names(db: Session) -> list[str]:
+    """The names of schedules that cannot be decoded."""
+    rows = await db.rows("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name")
+    return [one.name for one in decoded("schedule", [(*row,) for row in rows], _schedule)[1]]

@@ -80,7 +80,9 @@ def is_schema_error(error: StoreError) -> bool:
 # migrating
 
 
-async def migrate(db: Session, migrations: Migrations, target: int | None, *, only_up: bool = False) -> list[int]:
+async def migrate_schema(
+    db: Session, migrations: Migrations, target: int | None, *, only_up: bool = False
+) -> list[int]:
     """Migrates the schema to `target` in one transaction, and returns the versions on the way.
 
     With `only_up` a later schema is left as it is; raises SchemaMismatch if this release cannot work on it. Raises

@@ -9,7 +9,7 @@ from .url import PostgresUrl
 LOCK_SECONDS = 2.0
 
 
-def script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
+def migration_script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
     """The whole script from one version to another, as one transaction."""
     start, goal = migrations.target(at), migrations.target(target)
     where = f"{url.schema}.{url.prefix}*"

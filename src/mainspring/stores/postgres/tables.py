@@ -21,7 +21,7 @@ from . import schedules
 from .circuits import circuits, write_circuits
 from .jobs import delete_jobs, find_jobs, insert_jobs, lock_jobs, lock_names, lock_running_jobs, write_jobs
 from .pool import Session
-from .read import executions
+from .runs import runs_of
 from .tally import add_counts
 
 
@@ -123,7 +123,7 @@ async def _load_others(db: Session, tables: LockedTables, wanted: dict[Kind, lis
 async def load_runs(db: Session, tables: LockedTables, ids: Iterable[JobId]) -> None:
     """Adds the recorded runs of these jobs."""
     runs: dict[JobId, list[Execution]] = {id: [] for id in ids}
-    for run in await executions(db, list(runs), 0, None) if runs else ():
+    for run in await runs_of(db, list(runs)) if runs else ():
         runs[run.job_id].append(run)
     for id, some in runs.items():
         tables.add_runs(id, some)

@@ -11,6 +11,7 @@ from ...clock import instant, micros
 from ...records.outcome import Outcome
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ...records.unreadable import sums_of
+from .handle import PostgresHandle
 from .pool import BIGINT_ARRAY, Session
 
 _encode = msgspec.json.Encoder().encode
@@ -72,10 +73,13 @@ _ALL = """SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = $1 A
     UNION ALL SELECT at, queue, task, sums FROM mainspring_counting"""
 
 
-async def tallies(db: Session, span: Span, since: datetime) -> list[Tally]:
-    found: dict[tuple[datetime, str, str], RunSums] = {}
-    for at, queue, task, text in await db.rows(_ALL, span, micros(since)):
-        began = span_start(instant(at), span)
-        if began >= since:
-            found.setdefault((began, queue, task), RunSums()).add(sums_of(text))
-    return [Tally(*key, found[key]) for key in sorted(found)]
+class PostgresTally(PostgresHandle):
+    """The verb `tallies`."""
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        found: dict[tuple[datetime, str, str], RunSums] = {}
+        for at, queue, task, text in await self._call(lambda db: db.rows(_ALL, span, micros(since))):
+            began = span_start(instant(at), span)
+            if began >= since:
+                found.setdefault((began, queue, task), RunSums()).add(sums_of(text))
+        return [Tally(*key, found[key]) for key in sorted(found)]

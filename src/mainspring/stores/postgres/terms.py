@@ -7,14 +7,30 @@ from datetime import datetime
 from ...clock import instant, micros
 from ...schedule.record import LeaderTerm
 from ..rules import next_term
+from .handle import PostgresHandle
 from .pool import Session
 
 _SELECT = "SELECT holder, term, until FROM mainspring_leaders WHERE name = $1 FOR NO KEY UPDATE"
 _INSERT_EMPTY = "INSERT INTO mainspring_leaders VALUES ($1, '', 0, $2) ON CONFLICT (name) DO NOTHING"
 _UPDATE = "UPDATE mainspring_leaders SET holder = $2, term = $3, until = $4 WHERE name = $1"
+_LEADERS = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > $1 AND holder <> '' ORDER BY name"
 
 
-async def acquire_term(db: Session, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+class PostgresTerms(PostgresHandle):
+    """The verbs on leader terms."""
+
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+        answer = await self._transact(lambda db: _acquire_term(db, name, holder, until, now))
+        if answer.holder is None:
+            self._announce("new")
+        return answer
+
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
+        rows = await self._call(lambda db: db.rows(_LEADERS, micros(now)))
+        return [LeaderTerm(name, holder, term, instant(until)) for name, holder, term, until in rows]
+
+
+async def _acquire_term(db: Session, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     """Runs inside a transaction, which locks the row of the name."""
     row = await db.row(_SELECT, name)
     if row is None:
@@ -26,12 +42,3 @@ async def acquire_term(db: Session, name: str, holder: str, until: datetime, now
     if new != known:
         await db.run(_UPDATE, name, new.holder or "", new.term, micros(new.until))
     return new
-
-
-_LEADERS = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > $1 AND holder <> '' ORDER BY name"
-
-
-async def held_terms(db: Session, now: datetime) -> list[LeaderTerm]:
-    """The terms that a process holds now, in order of name."""
-    rows = await db.rows(_LEADERS, micros(now))
-    return [LeaderTerm(name, holder, term, instant(until)) for name, holder, term, until in rows]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Unpack
 
 import asyncpg
 
@@ -13,9 +13,12 @@ from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from . import finish, schedules
+from ...store import Transaction
 from .connector import CALL_SECONDS, PostgresConnector
+from .finish import PostgresFinish, save_reports, write_outcomes
+from .handle import PostgresSettings
 from .pool import SETTINGS, Pool, Session, translate_error
+from .schedules import lock_schedules
 from .url import PostgresUrl
 
 RESET_SECONDS = 5
@@ -54,9 +57,9 @@ class PostgresTransaction:
         async with asyncio.timeout(CALL_SECONDS):
             await self.connection.execute(_SET_STORE_SETTINGS)
             if outcome.schedule is not None:  # locked before the job, as in every verb
-                await schedules.lock_schedules(self._db, {outcome.schedule})
-            await finish.save_reports(self._db, reports)
-            if outcome.id not in await finish.finish(self._db, [outcome]):
+                await lock_schedules(self._db, {outcome.schedule})
+            await save_reports(self._db, reports)
+            if outcome.id not in await write_outcomes(self._db, [outcome]):
                 return False
             await self._transaction.commit()
         self.committed = True
@@ -103,3 +106,17 @@ class TaskConnections(Pool):
             transaction.connection.terminate()
         else:
             self._release(transaction.connection, self.connector)
+
+
+class PostgresTaskTransactions(PostgresFinish):
+    """The transactions of tasks, which finish runs as `finish` does."""
+
+    def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
+        super().__init__(url, **settings)
+        self._task_connections: TaskConnections | None = None
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._open()
+        if self._task_connections is None:
+            self._task_connections = TaskConnections(self.url)
+        return self._task_connections.begin(lambda outcome: self._after_finish([outcome]))

@@ -21,10 +21,9 @@ from ..caller_connection import (
     unwrap_proxy,
 )
 from ..rules.keys import keys_of
-from . import enqueue
-from .jobs import find_jobs, lock_keys
+from .jobs import find_jobs, has_keys, lock_keys
 from .notifier import is_due_soon, notify_in_transaction
-from .pool import RETRIED_SQLSTATES, TRANSIENT_SQLSTATES, Pool, Session, translate_error
+from .pool import RETRIED_SQLSTATES, TRANSIENT_SQLSTATES, Pool, Session, Verb, translate_error
 from .url import PostgresUrl
 
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
@@ -45,15 +44,18 @@ class CallerTransactions:
         self.pool = pool
         self._database: tuple[Any, ...] = ()
 
-    async def enqueue(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    async def run(
+        self, within: Any, jobs: Sequence[NewJob], now: datetime, enqueue: Verb[list[Enqueued]]
+    ) -> list[Enqueued]:
+        """Runs `enqueue`, which enqueues these jobs, in the transaction that is open on `within`."""
         url = self.pool.url
         caller = await _caller_connection(within)
         db = _session(caller, url, within)
         try:
             isolation = await self._check_database(db)
-            if isolation != "read committed" and enqueue.has_keys(jobs):
+            if isolation != "read committed" and has_keys(jobs):
                 await self._check_snapshot(db, jobs)
-            answers = await enqueue.enqueue(db, jobs, now)
+            answers = await enqueue(db)
             if any(is_due_soon(job.run_at, now) for job in jobs):
                 notify = notify_in_transaction(
                     url.channel, "within new"
