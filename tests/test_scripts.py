@@ -190,3 +190,17 @@ def test_scripts_test_pythons_reports_a_version_without_an_interpreter(machine: 
     done = machine.run("scripts/test-pythons")
     assert done.returncode == 1
     assert f"Python 3.13.0: failed ({failing})\n" in done.stdout
+
+
+def test_scripts_test_pythons_runs_the_newest_release_of_each_other_version(machine: Machine) -> None:
+    machine.has("python3", "3.11.2")
+    pyenv = machine.home / ".pyenv" / "versions"
+    for release in ("3.11.7", "3.12.1", "3.12.10", "3.12.9"):
+        machine.has(f"python{release.rpartition('.')[0]}", release, pyenv / release / "bin")
+    machine.set_up()
+    done = machine.run("scripts/test-pythons")
+    assert done.stdout.splitlines() == [
+        f"Python 3.12.10: 1 passed ({pyenv / '3.12.10' / 'bin' / 'python3.12'})",
+        "Python 3.11.2: that of .venv, where scripts/test runs everything",
+        "Python 3.13: no interpreter found, not run",
+    ]

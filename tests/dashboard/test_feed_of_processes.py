@@ -80,19 +80,17 @@ def start_server_and_worker(stack: ExitStack, folder: Path, store: str) -> str:
 STARTS = {"dev": start_dev, "server and worker": start_server_and_worker}
 
 
-@pytest.fixture(params=["sqlite", "postgres", "redis"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    server: Postgres | Redis = request.getfixturevalue(request.param)
-    return server.fresh("pages")
-
-
-@pytest.fixture(params=STARTS)
-def address(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Iterator[str]:
+# In `dev` one process publishes and serves, so the store makes no difference to it.
+@pytest.fixture(
+    params=["dev-sqlite", "server and worker-sqlite", "server and worker-postgres", "server and worker-redis"]
+)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    commands, name = request.param.split("-")
+    server: Postgres | Redis | None = None if name == "sqlite" else request.getfixturevalue(name)
     (tmp_path / "shop.py").write_text(APP)
     with ExitStack() as stack:
-        yield STARTS[request.param](stack, tmp_path, store)
+        store = f"sqlite:///{tmp_path}/jobs.db" if server is None else server.fresh("pages")
+        yield STARTS[commands](stack, tmp_path, store)
 
 
 def open_page(visit: Visits, url: str) -> Page:

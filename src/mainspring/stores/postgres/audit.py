@@ -10,7 +10,7 @@ from ...records.audit import AuditEntry, AuditFilter
 from .handle import PostgresHandle
 from .pool import Session
 
-# Old entries that one call of tidy deletes.
+# Old entries that one call of prune deletes.
 MAX_PRUNED_ENTRIES = 5_000
 
 _RECORD = """INSERT INTO mainspring_audit AS known (id, at, who, action, target, asked, outcome)

@@ -13,7 +13,7 @@ from ...clock import instant, micros
 from ...records.audit import AuditEntry, AuditFilter
 
 T = TypeVar("T")
-# Old entries that one call of tidy deletes.
+# Old entries that one call of prune deletes.
 MAX_PRUNED_ENTRIES = 1000
 
 _RECORD = """INSERT INTO mainspring_audit (id, at, who, action, target, asked, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)
