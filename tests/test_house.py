@@ -500,7 +500,7 @@ MAY_SWALLOW = {
     "stores.redis.two_phase:_commit_across": "the next client that meets the prepared transaction resolves it",
     "stores.redis.two_phase:locked": "a lock that could not be given back ends by itself",
     "stores.rows:_instant_or_none": "an instant of a record that cannot be decoded, which is reported as such",
-    "stores.sqlite.store:written": "the store was closed meanwhile",
+    "stores.sqlite.commit_watch:_on_write": "the store was closed meanwhile",
     "stores.sqlite.writer_thread:_deliver": "the event loop that waited is closed",
     "stores.sqlite.writer_thread:_roll_back": "SQLite has rolled back by itself: the error that led here is raised",
     "supervisor.channel:send": "the supervisor is gone, or reads later: what was not sent goes with the next message",

@@ -85,7 +85,7 @@ class TestSqlite(StoreContract):
             raise OSError("no inotify")
 
         if not notified:
-            monkeypatch.setattr("mainspring.stores.sqlite.store.WriteWatch", refuse)
+            monkeypatch.setattr("mainspring.stores.sqlite.commit_watch.WriteWatch", refuse)
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
             for topic in ("claimable", "final"):
                 seen = await left.wait(topic, 0)

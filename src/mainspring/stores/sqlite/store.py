@@ -6,9 +6,8 @@ import asyncio
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -32,7 +31,6 @@ from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Capabilities, Listening, Store, Topic, Transaction
-from ...survived_errors import SurvivedErrors
 from ...sync import is_sync_caller, run_blocking
 from ...task.retention import Rules
 from ..broadcast import Broadcast
@@ -57,20 +55,14 @@ from . import (
     transaction,
 )
 from .audit import SqliteAudit, drop_old_entries
+from .commit_watch import CommitWatcher
 from .documents import SqliteDocuments, drop_expired_documents
 from .fair_lock import FairFileLock
 from .feed import SqliteFeed
-from .inotify import WriteWatch
 from .lenient import fetch_rows, require_text
-from .writer_thread import CommitWatcher, WriterThread, translate_error
+from .writer_thread import WriterThread, translate_error
 
 T = TypeVar("T")
-_watch_errors = SurvivedErrors("listener", "changes by other processes are found by polling")
-# How often a waiting process checks for commits of other processes, where there is no inotify.
-POLL_SECONDS = 0.01
-# After a write to the log: how often to check whether its commit is visible, and how many times at most.
-COMMIT_POLL_SECONDS = 0.001
-MAX_COMMIT_POLLS = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -131,10 +123,8 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         if self._migrates:
             file.migrate(writer, self._migrations, None, self._now(), only_up=True)
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
-        self._watcher = CommitWatcher(watcher)
-        self._counted_version = self._watcher.version()
         self._waiters = Broadcast(self._clock)
-        self._watch = self._start_watch() if self._clock.real else None
+        self._watcher = CommitWatcher(watcher, f"{place}-wal", self._waiters, real=self._clock.real)
         self._file_lock = file_lock
         self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", file_lock)
         self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), interruptible=True)
@@ -144,8 +134,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def close(self) -> None:
         if self._pid == os.getpid():
             self._pid = 0
-            if self._watch is not None:
-                self._watch.close()
+            self._watcher.stop()
             parts = (self._writes, self._reads, self._watcher, self._file_lock)
             # Shielded: a caller that is cancelled must not leave half of them open.
             await asyncio.shield(asyncio.to_thread(lambda: [part.close() for part in parts]))
@@ -178,56 +167,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         """Waits until this process changes something, or another one has committed, whatever the topic."""
         self._check()
-        if self._watch is not None or not self._clock.real:
-            return await self._waiters.wait(timeout, seen)
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle
-
-        def poll() -> None:
-            nonlocal timer
-            if self._pid != os.getpid():
-                self._waiters.wake_all()
-            elif not self._count_commits():
-                timer = loop.call_later(POLL_SECONDS, poll)
-
-        self._count_commits()
-        timer = loop.call_later(POLL_SECONDS, poll)
-        try:
-            return await self._waiters.wait(timeout, seen)
-        finally:
-            timer.cancel()
-
-    def _count_commits(self) -> bool:
-        """Wakes waiters if there was a commit since the last call. Returns whether there was one."""
-        version = self._watcher.version()
-        changed, self._counted_version = version != self._counted_version, version
-        if changed:
-            self._waiters.wake_all()
-        return changed
-
-    def _start_watch(self) -> WriteWatch | None:
-        """Starts to wake waiters at commits of other processes. None where there is no inotify: they poll then."""
-        waiters, watcher = self._waiters, self._watcher
-        seen = watcher.version()
-
-        def written() -> None:
-            # The log is written before the commit is visible, so poll until it is. Waking once per POLL_SECONDS is
-            # enough: a busy file must not keep an idle worker busy.
-            nonlocal seen
-            with suppress(sqlite3.ProgrammingError):  # the store was closed meanwhile
-                for _ in range(MAX_COMMIT_POLLS):
-                    if (now := watcher.version()) != seen:
-                        seen = now
-                        waiters.wake_all()
-                        time.sleep(POLL_SECONDS)
-                        return
-                    time.sleep(COMMIT_POLL_SECONDS)
-
-        try:
-            return WriteWatch(f"{os.path.realpath(self.path)}-wal", written)
-        except OSError as error:
-            _watch_errors(error)
-            return None
+        return await self._watcher.wait(timeout, seen)
 
     # jobs
 
