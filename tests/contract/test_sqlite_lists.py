@@ -14,7 +14,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import lists
 from mainspring.stores.sqlite.job_query import JobQuery
-from mainspring.stores.sqlite.lists import jobs
+from mainspring.stores.sqlite.lists import job_page
 from mainspring.testing.contract.build import NOW, act, later, new_job, put
 
 US = 1_000_000_000_000_000
@@ -116,16 +116,16 @@ async def steps_of(folder: Path, act: Callable[[sqlite3.Connection], object]) ->
 
 @pytest.mark.parametrize("sort", SORTS)
 async def test_a_page_of_all_jobs_is_one_statement(tmp_path: Path, sort: Sort) -> None:
-    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(), US, 2, newest=True, sort=sort)) == 1
+    assert await steps_of(tmp_path, lambda db: job_page(db, Filter(), US, 2, newest=True, sort=sort)) == 1
 
 
 async def test_a_page_of_one_state_is_one_statement(tmp_path: Path) -> None:
     dead = Filter(states=("dead",))
-    assert await steps_of(tmp_path, lambda db: jobs(db, dead, US, 2, newest=True, sort="finished")) == 1
+    assert await steps_of(tmp_path, lambda db: job_page(db, dead, US, 2, newest=True, sort="finished")) == 1
 
 
 async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
-    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(queues=("mail",)), US, 2, newest=True)) == 1
+    assert await steps_of(tmp_path, lambda db: job_page(db, Filter(queues=("mail",)), US, 2, newest=True)) == 1
 
 
 async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
@@ -153,5 +153,5 @@ async def test_page_larger_than_sqlite_allows_is_read_row_by_row(tmp_path: Path)
         await put(store, *large)
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
-        rows = jobs(db, Filter(), US, 50, None, False, "created")
+        rows = job_page(db, Filter(), US, 50, None, False, "created")
     assert [row[0] for row in rows] == [job.id for job in large]

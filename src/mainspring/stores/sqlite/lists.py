@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 
+from ...clock import micros
+from ...records.job import Job
 from ...records.query import Cursor, Filter, Sort
-from ..rows import COLUMNS, Row
+from ..rows import COLUMNS, Row, job_of
+from .handle import SqliteHandle
 from .job_query import AS_JSON, JobQuery, Source
 from .lenient import fetch_rows_leniently, is_not_utf8_error, is_too_big_error
 
@@ -33,7 +37,26 @@ FINISHED_AT = _COLUMN_NUMBER["finished_at"]
 _rows = msgspec.json.Decoder(list[Row]).decode
 
 
-def jobs(
+class SqliteLists(SqliteHandle):
+    """The verb jobs."""
+
+    async def jobs(
+        self,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        after: Cursor | None = None,
+        newest: bool = False,
+        sort: Sort = "created",
+        brief: bool = False,
+    ) -> list[Job]:
+        us = micros(now)
+        rows = await self._read(lambda db: job_page(db, which, us, limit, after, newest, sort, brief))
+        return [job_of(row) for row in rows]
+
+
+def job_page(
     db: sqlite3.Connection,
     which: Filter,
     now: int,
