@@ -15,6 +15,10 @@ from typing import Protocol
 import mainspring
 from mainspring import errors
 from mainspring.store import Store, StoreLife, TransactionalStore
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.redis.store import RedisStore
+from mainspring.stores.sqlite.store import SqliteStore
 from source_tree import MODULES, ROOT, SOURCE, TESTS, name_of, parse, tree_of
 
 # tiers
@@ -189,6 +193,36 @@ def test_the_store_protocol_has_few_verbs() -> None:
     assert len(verbs) <= MAX_VERBS, f"{len(verbs)} verbs, {MAX_VERBS} allowed: {', '.join(sorted(verbs))}"
     assert {"JobStore.claim", "RetentionStore.prune", "TransactionalStore.transaction"} <= verbs
     assert verbs_of(Store) == []
+
+
+def test_each_verb_of_a_store_is_written_once() -> None:
+    """A verb is a method in the file of its statements: no function repeats its name, and store.py has none."""
+    verbs = {name for facet in Store.__mro__ if facet is not StoreLife for name in verbs_of(facet)}
+    for store in (MemoryStore, SqliteStore, PostgresStore, RedisStore):
+        folder = Path(inspect.getfile(store)).parent
+        classes = [one for one in store.__mro__ if one.__module__.startswith("mainspring.stores.")]
+        places = {verb: [one.__module__.rpartition(".")[2] for one in classes if verb in vars(one)] for verb in verbs}
+        assert {verb: found for verb, found in places.items() if len(found) != 1} == {}, folder
+        assert {verb for verb, found in places.items() if found == ["store"]} <= {"wait", "time"}, folder
+        functions = {f"{path.name}:{node.name}" for path in folder.glob("*.py") for node in functions_of(tree_of(path))}
+        assert [one for one in functions if one.partition(":")[2] in verbs] == [], folder
+
+
+def functions_of(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+# sizes
+
+MAX_LINES = {"store.py": 150, "app.py": 250}
+MAX_LINES_OF_A_MODULE = 450
+
+
+def test_no_module_is_long() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {
+        name_of(path): count for path, count in lines.items() if count > MAX_LINES.get(path.name, MAX_LINES_OF_A_MODULE)
+    } == {}
 
 
 # time
@@ -500,7 +534,7 @@ MAY_SWALLOW = {
     "stores.redis.two_phase:_commit_across": "the next client that meets the prepared transaction resolves it",
     "stores.redis.two_phase:locked": "a lock that could not be given back ends by itself",
     "stores.rows:_instant_or_none": "an instant of a record that cannot be decoded, which is reported as such",
-    "stores.sqlite.store:written": "the store was closed meanwhile",
+    "stores.sqlite.commit_watch:_on_write": "the store was closed meanwhile",
     "stores.sqlite.writer_thread:_deliver": "the event loop that waited is closed",
     "stores.sqlite.writer_thread:_roll_back": "SQLite has rolled back by itself: the error that led here is raised",
     "supervisor.channel:send": "the supervisor is gone, or reads later: what was not sent goes with the next message",

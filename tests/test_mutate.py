@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -267,3 +268,9 @@ def _until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_every_mutation_applies_to_the_present_text() -> None:
+    listed = runpy.run_path(str(ROOT / "scripts" / "mutate"), run_name="listed")["MUTATIONS"]
+    texts = {one.file: (ROOT / "src" / "mainspring" / one.file).read_text() for one in listed}
+    assert [one.name for one in listed if texts[one.file].count(one.old) != 1] == []

@@ -85,7 +85,7 @@ class TestSqlite(StoreContract):
             raise OSError("no inotify")
 
         if not notified:
-            monkeypatch.setattr("mainspring.stores.sqlite.store.WriteWatch", refuse)
+            monkeypatch.setattr("mainspring.stores.sqlite.commit_watch.WriteWatch", refuse)
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
             for topic in ("claimable", "final"):
                 seen = await left.wait(topic, 0)
@@ -149,7 +149,7 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
 
 
 async def test_a_page_of_the_audit_log_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: audit.audit(db, AuditFilter(who="ada"), 10, "x"))
+    plan = await plan_of(tmp_path, lambda db: audit.audit_page(db, AuditFilter(who="ada"), 10, "x"))
     assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
 
 

@@ -13,7 +13,8 @@ from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import lists
-from mainspring.stores.sqlite.lists import _JobQuery, jobs
+from mainspring.stores.sqlite.job_query import JobQuery
+from mainspring.stores.sqlite.lists import job_page
 from mainspring.testing.contract.build import NOW, act, later, new_job, put
 
 US = 1_000_000_000_000_000
@@ -40,7 +41,7 @@ def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
 @pytest.mark.parametrize("name", FILTERS)
 async def test_every_list_uses_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
     async with opened(tmp_path):
-        query = _JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
+        query = JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
         if query.empty:
             return
         sources = list(query.sources())
@@ -115,20 +116,20 @@ async def steps_of(folder: Path, act: Callable[[sqlite3.Connection], object]) ->
 
 @pytest.mark.parametrize("sort", SORTS)
 async def test_a_page_of_all_jobs_is_one_statement(tmp_path: Path, sort: Sort) -> None:
-    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(), US, 2, newest=True, sort=sort)) == 1
+    assert await steps_of(tmp_path, lambda db: job_page(db, Filter(), US, 2, newest=True, sort=sort)) == 1
 
 
 async def test_a_page_of_one_state_is_one_statement(tmp_path: Path) -> None:
     dead = Filter(states=("dead",))
-    assert await steps_of(tmp_path, lambda db: jobs(db, dead, US, 2, newest=True, sort="finished")) == 1
+    assert await steps_of(tmp_path, lambda db: job_page(db, dead, US, 2, newest=True, sort="finished")) == 1
 
 
 async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
-    assert await steps_of(tmp_path, lambda db: jobs(db, Filter(queues=("mail",)), US, 2, newest=True)) == 1
+    assert await steps_of(tmp_path, lambda db: job_page(db, Filter(queues=("mail",)), US, 2, newest=True)) == 1
 
 
 async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
-    query = _JobQuery(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
+    query = JobQuery(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
     async with opened(tmp_path):
         (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
     assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
@@ -137,7 +138,7 @@ async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path)
 
 @pytest.mark.parametrize("after", [None, Cursor("x")])
 async def test_a_walk_by_id_uses_a_covering_index_and_no_sort(tmp_path: Path, after: Cursor | None) -> None:
-    query = _JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
+    query = JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
     async with opened(tmp_path):
         (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
     assert "CO-ROUTINE walk" in plan
@@ -152,5 +153,5 @@ async def test_page_larger_than_sqlite_allows_is_read_row_by_row(tmp_path: Path)
         await put(store, *large)
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as db:
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
-        rows = jobs(db, Filter(), US, 50, None, False, "created")
+        rows = job_page(db, Filter(), US, 50, None, False, "created")
     assert [row[0] for row in rows] == [job.id for job in large]

@@ -181,7 +181,7 @@ def _plan_job(
 # ends of scheduled jobs
 
 
-async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
+async def finish_with_schedules(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
     """The jobs whose end was written. `others` are schedules of outcomes that are finished in another way."""
     shard, base = shards.first, shards.first.base
     shorts = [packed(outcome.id) for outcome in outcomes]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 
 from ...clock import instant, micros
 from ...records.audit import AuditEntry, AuditFilter
+from .handle import SqliteHandle
 
-T = TypeVar("T")
 # Old entries that one call of prune deletes.
 MAX_PRUNED_ENTRIES = 1000
 
@@ -33,7 +32,7 @@ def _record(db: sqlite3.Connection, entries: Sequence[AuditEntry]) -> None:
     db.executemany(_RECORD, rows)
 
 
-def audit(db: sqlite3.Connection, which: AuditFilter, limit: int, before: str | None) -> list[AuditEntry]:
+def audit_page(db: sqlite3.Connection, which: AuditFilter, limit: int, before: str | None) -> list[AuditEntry]:
     values = {**msgspec.structs.asdict(which), "since": _us(which.since), "until": _us(which.until), "before": before}
     given = {name: value for name, value in values.items() if value is not None}
     condition = " AND ".join(_CONDITIONS[name] for name in given) or "1"
@@ -58,17 +57,11 @@ def _us(at: datetime | None) -> int | None:
     return None if at is None else micros(at)
 
 
-class SqliteAudit:
+class SqliteAudit(SqliteHandle):
     """The verbs on audit entries."""
-
-    async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        raise NotImplementedError
-
-    async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        raise NotImplementedError
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         await self._write(lambda db: _record(db, entries))
 
     async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
-        return await self._read(lambda db: audit(db, which, limit, before))
+        return await self._read(lambda db: audit_page(db, which, limit, before))

@@ -14,11 +14,32 @@ from ..rows import job_of
 from ..rules import change as rules
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_change
-from .lists import jobs
+from .handle import SqliteHandle
+from .lists import job_page
 from .tables import load, write
 
 
-def change(
+class SqliteChange(SqliteHandle):
+    """The verb change."""
+
+    async def change(
+        self,
+        action: Action,
+        which: Filter,
+        *,
+        now: datetime,
+        limit: int,
+        reason: str = "",
+        update: Updates | None = None,
+        after: JobId | None = None,
+    ) -> Changed:
+        self._idle = False
+        changed = await self._write(lambda db: _change(db, action, which, now, limit, reason, update, after))
+        self._waiters.wake_all()
+        return changed
+
+
+def _change(
     db: sqlite3.Connection,
     action: Action,
     which: Filter,
@@ -29,7 +50,7 @@ def change(
     after: JobId | None,
 ) -> Changed:
     """Applies the action to the first `limit` matching jobs after the id `after`, in order of id."""
-    rows = jobs(db, which, micros(now), limit, None if after is None else Cursor(after))
+    rows = job_page(db, which, micros(now), limit, None if after is None else Cursor(after))
     tables, chosen = LoadedTables(), [job_of(row) for row in rows]
     for job in chosen:
         tables.add_job(job.id, job)

@@ -1,9 +1,9 @@
-"""How the SQLite store claims jobs for a worker, and records the worker's beats and commands.
+"""How the SQLite store claims jobs for a worker, and finds the running jobs whose worker is silent.
 
 A claim is one write transaction. It expires overdue jobs, then takes, up to its limits of jobs and bytes: one probe for
 each half-open circuit, one suspect (a job that crashed its workers) if the worker runs none, then due jobs in order of
 rank, run_at and id. All of them become running under one new lease, which fences their outcomes (see finish.py).
-It repeats the rules rules.claim.claim and expire_due, and next_commands for beats; test_twin.py compares them.
+It repeats the rules rules.claim.claim and expire_due, and test_twin.py compares them.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from ...bounds import CLAIM_BYTES
-from ...clock import instant
+from ...clock import instant, micros, nearest_instant
+from ...failpoint import failpoint
 from ...ids import JobId, Lease, WorkerId
-from ...records.job import UNREADABLE, State
-from ...records.unreadable import readable
-from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..rows import CLAIMED_COLUMNS, HELD_INDEX_SQL, Row, counted_schedule_of
-from ..rules import SILENT_WORKER_RETENTION, next_commands
+from ...records.job import UNREADABLE, Job, State
+from ...records.unreadable import decoded
+from ...records.worker import Claim
+from ..rows import CLAIMED_COLUMNS, COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, counted_schedule_of, job_of
 from ..rules.job_ends import JobEnd
-from .feed import watched
+from .handle import SqliteHandle
 from .job_rows import add_to_counts
-from .lenient import fetch_rows_leniently, is_not_utf8_error
+from .lenient import fetch_rows, fetch_rows_leniently, is_not_utf8_error, require_text
+from .lists import mark_undecodable
+from .queues import PAUSED_QUEUES
 from .schedules import apply_job_transitions
 
 # Jobs that one claim expires at most: a flood of them must not hold the write lock.
@@ -34,9 +37,7 @@ MAX_EXPIRED_JOBS = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
-_decode_commands = msgspec.json.Decoder(WorkerCommands).decode
 
-PAUSED_QUEUES = "SELECT name FROM mainspring_queues WHERE paused"
 _ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
 _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
     WHERE state = 'pending' AND expires_at IS NOT NULL"""
@@ -92,10 +93,54 @@ _TAKEN_AS_JSON = f"""SELECT json_group_array(json_array({CLAIMED_COLUMNS})) FROM
     WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = :worker AND lease = :lease"""
 _TAKEN_ROWS = _TAKEN_AS_JSON.replace(f"json_group_array(json_array({CLAIMED_COLUMNS}))", CLAIMED_COLUMNS)
 
-
 _OPEN_CIRCUITS = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
 _HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes < 2 AND queue = ? AND task = ? AND rank = ? ORDER BY run_at, id LIMIT 1"""
+_ORPHANED = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker NOT IN
+    (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
+
+
+class SqliteClaim(SqliteHandle):
+    """The verbs claim and orphaned."""
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        us = micros(now)
+        if self._idle:
+            # Nothing was due last time: read first, so that an idle worker does not take the write lock.
+            next_at = await self._read(lambda db: _next_claim_at(db, queues, worker, tasks, us))
+            if next_at is None or next_at > us:
+                return Claim([], None if next_at is None else nearest_instant(next_at))
+        taken, lease, next_at, expired = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
+        rows: list[Row] = _decode(taken) if isinstance(taken, str) else taken
+        rows.sort(key=lambda row: (row[3], row[4], row[0]))
+        self._idle = not rows
+        failpoint("claim.after_commit")
+        if expired:
+            self._waiters.wake_all()
+        # Rows are decoded (and outcomes encoded) here, because the writer thread is the bottleneck.
+        pairs = [(row[0], row) for row in rows]
+        checked = isinstance(taken, str)
+        jobs, broken = decoded(
+            "job", pairs, lambda row: claimed_job_of(row if checked else require_text(row), lease, worker, now)
+        )
+        if broken:
+            await self._write(lambda db: _set_aside(db, [one.name for one in broken], lease))
+        return Claim(jobs, None if next_at is None else nearest_instant(next_at), expired, broken)
+
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
+        values = {"now": micros(now), "limit": limit}
+        jobs = [job_of(row) for row in await self._read(lambda db: mark_undecodable(fetch_rows(db, _ORPHANED, values)))]
+        if broken := [job.id for job in jobs if job.unreadable]:
+            await self._write(lambda db: _set_aside(db, broken))
+        return [job for job in jobs if not job.unreadable]
 
 
 def _json(value: Any) -> str:
@@ -140,7 +185,7 @@ class _Claimable:
         return min(due, default=None)
 
 
-def next_claim_at(
+def _next_claim_at(
     db: sqlite3.Connection,
     queues: Collection[str] | None,
     worker: WorkerId,
@@ -156,7 +201,7 @@ def next_claim_at(
     return _Claimable(db, queues, tasks, worker).next_at(expiry)
 
 
-def claim(
+def _claim(
     db: sqlite3.Connection,
     queues: Collection[str] | None,
     worker: WorkerId,
@@ -229,7 +274,7 @@ _SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADAB
     WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running' AND (lease = :lease OR :lease = '')"""
 
 
-def set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "") -> None:
+def _set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "") -> None:
     """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
     values = {"ids": _encode(list(ids)).decode(), "lease": lease}
     db.execute(_SET_ASIDE, values)
@@ -262,49 +307,3 @@ def _take_probes_and_suspect(
         taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
         left -= _stored_bytes(db, [suspects[0][4]])
     return taken, left
-
-
-_BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET until = iif({late}, until, excluded.until), info = iif({late}, info, excluded.info)
-    RETURNING orders""".format(
-    late="json_valid(info) AND json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')"
-)
-_RUNS_OF_WORKER = (
-    f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = ?"
-)
-
-
-def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> BeatReply:
-    """Extends the worker's life to `until`, or ends it. Returns its runs, their cancel reasons and its commands."""
-    db.execute(
-        "DELETE FROM mainspring_workers WHERE until <= ?", (now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6),)
-    )
-    if until > now:
-        row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
-    else:
-        row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
-    runs = db.execute(_RUNS_OF_WORKER, (worker.id,)).fetchall()
-    cancels = {id: reason for id, _, reason in runs if reason is not None}
-    leases = {id: lease for id, lease, _ in runs}
-    return BeatReply(leases, cancels, commands_of(row and row[0]), watched_until=watched(db))
-
-
-def commands_of(text: str | None) -> WorkerCommands:
-    """The commands of a worker; none if they cannot be decoded."""
-    found = [] if text is None else readable("orders of worker", [("", text)], _decode_commands)
-    return found[0] if found else WorkerCommands()
-
-
-def set_commands(
-    db: sqlite3.Connection,
-    workers: Collection[WorkerId] | None,
-    orders: WorkerCommands,
-    now: int,
-    seen: WorkerCommands | None,
-) -> list[WorkerId]:
-    rows = db.execute("SELECT id, orders FROM mainspring_workers WHERE until > ? ORDER BY id", (now,)).fetchall()
-    chosen = [(id, commands_of(text)) for id, text in rows if workers is None or id in workers]
-    given = {id: new for id, known in chosen if (new := next_commands(known, orders, seen)) is not None}
-    pairs = [(_encode(new).decode(), id) for id, new in given.items()]
-    db.executemany("UPDATE mainspring_workers SET orders = ? WHERE id = ?", pairs)
-    return list(given)

@@ -24,7 +24,7 @@ MIN_DISK_BYTES = 100 << 20
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
-def diagnose(db: sqlite3.Connection, path: str) -> list[Finding]:
+def findings(db: sqlite3.Connection, path: str) -> list[Finding]:
     """Read only. The file is never opened here, since closing a handle on it would drop SQLite's locks."""
     real = os.path.realpath(path)
     return [

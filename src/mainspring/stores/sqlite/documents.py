@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -13,9 +13,9 @@ from ...clock import instant, micros
 from ...records.document import Document, DocumentDrop
 from ..document_steps import Drops, document_steps, drop_answers
 from ..rows import Row
+from .handle import SqliteHandle
 from .lenient import fetch_rows
 
-T = TypeVar("T")
 # Expired documents that one call of prune deletes.
 MAX_PRUNED_DOCUMENTS = 1000
 
@@ -86,14 +86,8 @@ def drop_expired_documents(db: sqlite3.Connection, now: int) -> int:
     return db.execute(_DROP_EXPIRED, (now, MAX_PRUNED_DOCUMENTS)).rowcount
 
 
-class SqliteDocuments:
+class SqliteDocuments(SqliteHandle):
     """The verbs on documents."""
-
-    async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        raise NotImplementedError
-
-    async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        raise NotImplementedError
 
     async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         return await self._write(lambda db: _put_all(db, documents, micros(now)))

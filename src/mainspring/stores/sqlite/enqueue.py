@@ -7,20 +7,65 @@ rules.enqueue.enqueue, and test_twin.py compares the two. A call that has jobs w
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import Any, TypeVar
 
+from ...clock import micros
+from ...errors import BadInput
 from ...records.job import Enqueued, NewJob
+from ...sync import is_sync_caller, run_blocking
+from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..rows import new_row
 from ..rules import enqueue as rules
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
-from . import out_of_order
+from . import file
 from .batch import chunks, flatten
+from .handle import SqliteHandle
 from .job_rows import INSERT, add_tags, existing_ids
+from .out_of_order import record_out_of_order
 from .tables import load, write
+from .writer_thread import translate_error
+
+T = TypeVar("T")
 
 
-def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+class SqliteEnqueue(SqliteHandle):
+    """The verb enqueue."""
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        us = micros(now)
+        self._idle = False
+        if within is not None:
+            return await self._in_caller_thread(lambda: self._enqueue_within(within, jobs, now, us))
+        answers = await self._write(lambda db: _enqueue(db, jobs, now, us))
+        self._waiters.wake_all()
+        return answers
+
+    async def _in_caller_thread(self, act: Callable[[], T]) -> T:
+        """Runs `act` in the caller's own thread, to which its connection belongs."""
+        self._check()
+        if not is_sync_caller():
+            return act()
+        with self._clock.outside():
+            return await run_blocking(act)
+
+    def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+        thing = unwrap_proxy(within)
+        db = thing if is_async(thing) else driver_connection(thing).connection
+        if not isinstance(db, sqlite3.Connection):
+            takes = (
+                f"a sqlite3.Connection to {self.path!r} here, or SQLAlchemy's or Django's over one that is not awaited"
+            )
+            raise BadInput(f"within= takes {takes}; got {type(within).__name__}")
+        try:
+            file.check_caller_connection(db, self.path)
+            return _enqueue(db, jobs, now, us)
+        except sqlite3.Error as error:
+            raise translate_error(error) from error
+
+
+def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
     if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
         if any(job.tags for job in jobs):
             first_by_id = {job.id: job for job in reversed(jobs)}
@@ -28,7 +73,7 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: i
             add_tags(db, [job for job in first_by_id.values() if job.tags and job.id not in known])
         for chunk in chunks(jobs):
             db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
-        out_of_order.record(db, jobs, us)
+        record_out_of_order(db, jobs, us)
         return [Enqueued(job.id) for job in jobs]
 
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from ...clock import instant, micros
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from .batch import chunks, flatten, value_lists
+from .handle import SqliteHandle
 
-T = TypeVar("T")
 # Old items are deleted each time this many new ones have been published.
 PRUNE_EVERY_ITEMS = 500
 
@@ -50,14 +49,8 @@ def _last_number(db: sqlite3.Connection) -> int:
     return db.execute("SELECT max(n) FROM mainspring_news").fetchone()[0] or 0
 
 
-class SqliteFeed:
+class SqliteFeed(SqliteHandle):
     """The verbs on the feed."""
-
-    async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        raise NotImplementedError
-
-    async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        raise NotImplementedError
 
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         if not news:

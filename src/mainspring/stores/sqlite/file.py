@@ -123,7 +123,7 @@ def is_schema_error(error: StoreError) -> bool:
     return any(words in str(error) for words in ("no such table", "no such column", "has no column"))
 
 
-def migrate(
+def apply_migrations(
     db: sqlite3.Connection, migrations: Migrations, target: int | None, now: int, *, only_up: bool = False
 ) -> list[int]:
     """Migrates the schema to `target`, all or nothing, and returns the versions on the way.

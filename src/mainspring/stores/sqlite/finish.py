@@ -24,6 +24,7 @@ from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .circuits import circuits
+from .handle import SqliteHandle
 from .job_rows import add_to_counts
 from .tables import fetch, load, write
 from .tally import count_runs
@@ -44,7 +45,27 @@ OutcomeRow = tuple[Outcome, Row | None]
 """An outcome, and the values of _COMPLETE if it is a plain completion."""
 
 
-def finish(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[JobId]:
+class SqliteFinish(SqliteHandle):
+    """The verbs finish and report."""
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        ended = [(outcome, outcome_row(outcome)) for outcome in outcomes]
+        stands = await self._write(lambda db: write_outcomes(db, ended))
+        self._after_finish(outcomes)
+        return stands
+
+    def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
+        if any(outcome.then or outcome.breaker for outcome in outcomes):
+            self._idle = False
+        self._waiters.wake_all()
+
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
+        stands = await self._write(lambda db: write_reports(db, reports))
+        self._waiters.wake_all()
+        return stands
+
+
+def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[JobId]:
     """Writes the outcomes that the fence accepts. Returns the ids whose outcome is the recorded end of its run."""
     plain = [] if _must_run_in_order(ended) else [row for _, row in ended if row is not None]
     completed = set(_complete(db, plain)) if plain else set()
@@ -113,7 +134,7 @@ _RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND 
 _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def save_reports(db: sqlite3.Connection, reports: Sequence[RunReport]) -> set[JobId]:
+def write_reports(db: sqlite3.Connection, reports: Sequence[RunReport]) -> set[JobId]:
     """Records log lines and progress of running jobs. Returns the ids of the runs that still go on."""
     running: set[JobId] = set()
     for report in reports:

@@ -18,6 +18,7 @@ from ...records.job import NewJob
 from ...schedule.record import Fired, Firing
 from ..rules.fire import fire_one, firing_is_current
 from ..rules.read_sets import KnownValues, Name, of_firing
+from .handle import SqliteHandle
 from .job_rows import insert_new
 from .schedules import record_ticks, revisions, write_schedules
 from .tables import load, write
@@ -25,7 +26,19 @@ from .tables import load, write
 _encode = msgspec.json.Encoder().encode
 
 
-def fire(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+class SqliteFire(SqliteHandle):
+    """The verb fire."""
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        self._idle = False
+        fired = await self._write(lambda db: _fire(db, firings, now))
+        if any(one.stands for one in fired):
+            failpoint("fire.after_commit")
+        self._waiters.wake_all()
+        return fired
+
+
+def _fire(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     if _are_independent(firings) and (fired := _fire_together(db, firings, now)) is not None:
         return fired
 

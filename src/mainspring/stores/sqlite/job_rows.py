@@ -12,10 +12,10 @@ from ...ids import JobId
 from ...records.job import Job, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules.loaded import ChangedJob
-from . import out_of_order
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .lenient import fetch_rows
 from .lists import mark_undecodable
+from .out_of_order import drop_out_of_order, record_out_of_order
 from .runs import keep_last_runs
 
 _encode = msgspec.json.Encoder().encode
@@ -55,7 +55,7 @@ def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) ->
     """Inserts jobs whose ids are new and whose keys are free, created at `us`."""
     for chunk in chunks(jobs):
         db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
-    out_of_order.record(db, jobs, us)
+    record_out_of_order(db, jobs, us)
     add_tags(db, jobs)
     keys = {(key, job.id) for job in jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
     db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", sorted(keys))
@@ -125,7 +125,7 @@ def _delete(db: sqlite3.Connection, job: Job) -> None:
         if key is not None:
             db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
     _remove_from_dead(db, job)
-    out_of_order.drop(db, job)
+    drop_out_of_order(db, job)
     db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
     add_to_counts(db, {job.state: -1})
 

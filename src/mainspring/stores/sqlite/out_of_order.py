@@ -38,14 +38,14 @@ def is_out_of_order(id: str, us: int) -> bool:
     return not earliest_id(us) <= id <= latest_id(us)
 
 
-def record(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) -> None:
+def record_out_of_order(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) -> None:
     """Records those of the new jobs that are out of order."""
     first, last = earliest_id(us), latest_id(us)
     if ids := [job.id for job in jobs if not first <= job.id <= last]:
         db.execute(_PUT, (msgspec.json.encode(ids).decode(), us))
 
 
-def drop(db: sqlite3.Connection, job: Job) -> None:
+def drop_out_of_order(db: sqlite3.Connection, job: Job) -> None:
     us = micros(job.created_at)
     if is_out_of_order(job.id, us):
         db.execute("DELETE FROM mainspring_odd WHERE created_at = ? AND job_id = ?", (us, job.id))

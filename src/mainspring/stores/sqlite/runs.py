@@ -1,15 +1,21 @@
-"""The SQLite store's runs of jobs. The run that completed a job is in the job's own row, marked by `ending`."""
+"""The SQLite store's runs of jobs, and their log lines.
+
+The run that completed a job is in the job's own row, marked by `ending`.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from ...clock import instant
 from ...ids import JobId
-from ...records.run import Execution
-from ..rows import Row, execution_row
+from ...records.run import Execution, LogLine
+from ..rows import Row, execution_row, executions_of
+from ..rules import unique_ids
+from .handle import SqliteHandle
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
         coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
@@ -19,12 +25,31 @@ _CHOSEN = "IN (SELECT value FROM json_each(:ids))"
 _RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id {_CHOSEN} AND number > :after
     UNION ALL {_LAST_RUN.format(_CHOSEN)} AND runs > :after ORDER BY 1, 2 LIMIT :limit"""
 _ADD_RUN = "INSERT OR IGNORE INTO mainspring_executions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LINES = """SELECT run, n, at, level, text FROM mainspring_logs
+    WHERE job_id = ? AND (run, n) > (?, ?) ORDER BY run, n LIMIT ?"""
 
 
-def executions(db: sqlite3.Connection, ids: Sequence[JobId], after: int, limit: int | None) -> list[Row]:
+class SqliteRuns(SqliteHandle):
+    """The verbs executions and logs."""
+
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        return executions_of(await self._read(lambda db: read_runs(db, unique_ids(job_id), after, limit)))
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        return await self._read(lambda db: _log_lines(db, job_id, limit, after))
+
+
+def read_runs(db: sqlite3.Connection, ids: Sequence[JobId], after: int, limit: int | None) -> list[Row]:
     """The runs of these jobs; the run that ended a job is read from the job's own row."""
     values = {"ids": msgspec.json.encode(ids).decode(), "after": after, "limit": -1 if limit is None else limit}
     return db.execute(_RUNS, values).fetchall()
+
+
+def _log_lines(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, int]) -> list[LogLine]:
+    rows = db.execute(_LINES, (job_id, *after, limit)).fetchall()
+    return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
 
 
 def add_executions(db: sqlite3.Connection, runs: Iterable[Execution]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Unpack
 
 import msgspec
 
@@ -14,6 +15,7 @@ from ...records.unreadable import decoded, readable
 from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
 from ..rules.job_ends import JobTransition, apply_transition, completed_schedules_of, schedules_of
 from ..rules.loaded import LoadedTables
+from .handle import SqliteHandle, SqliteSettings
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -22,9 +24,41 @@ _tick = msgspec.json.Decoder(Tick).decode
 _WRITE = """INSERT INTO mainspring_schedules VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
     revision = excluded.revision, due_at = excluded.due_at, computed = excluded.computed,
     waits_on = excluded.waits_on, body = excluded.body"""
-
-
 _SOME_NAMES = "name IN (SELECT value FROM json_each(?))"
+
+
+class SqliteSchedules(SqliteHandle):
+    """The verbs due, schedules, ticks and drop_schedules."""
+
+    def __init__(self, path: str, **settings: Unpack[SqliteSettings]) -> None:
+        super().__init__(path, **settings)
+        # Names of schedules that cannot be decoded and that this handle has set aside.
+        self._known_unreadable: set[str] = set()
+
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        due = await self._read(lambda db: _due(db, now, limit, computed))
+        self._known_unreadable -= {one.name for one in due.unreadable}  # it is due again, so it was written since
+        await self._set_unreadable_aside(due.unreadable)
+        return due
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        found, broken = await self._read(lambda db: _schedules(db, names, limit, after))
+        await self._set_unreadable_aside(broken)
+        return found
+
+    async def _set_unreadable_aside(self, broken: Sequence[UnreadableRecord]) -> None:
+        names = {one.name for one in broken}
+        if names - self._known_unreadable:
+            await self._write(lambda db: _set_aside(db, names))
+            self._known_unreadable |= names
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        return await self._read(lambda db: _ticks(db, name, limit, before))
+
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        return await self._write(lambda db: _drop(db, names))
 
 
 def revisions(db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
@@ -94,7 +128,7 @@ def apply_job_transitions(db: sqlite3.Connection, transitions: Sequence[JobTrans
 _MAY_BE_DUE = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json_each(:computed)))"
 
 
-def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
+def _due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
     values = {"now": micros(now), "limit": limit, "computed": _encode(list(computed)).decode()}
     sql = f"""SELECT name, body FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at <= :now
             ORDER BY due_at, name LIMIT :limit"""
@@ -106,7 +140,7 @@ def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[
     return Due(found, None if row is None else nearest_instant(row[0]), broken)
 
 
-def set_aside(db: sqlite3.Connection, names: Collection[str]) -> None:
+def _set_aside(db: sqlite3.Connection, names: Collection[str]) -> None:
     """Makes undecodable schedules not due, and replaceable by a first revision; their records are not changed."""
     sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name IN (SELECT value FROM json_each(?))"
     db.execute(sql, (_encode(list(names)).decode(),))
@@ -118,7 +152,7 @@ def unreadable_names(db: sqlite3.Connection) -> list[str]:
     return [one.name for one in decoded("schedule", rows, _schedule)[1]]
 
 
-def schedules(
+def _schedules(
     db: sqlite3.Connection, names: Collection[str] | None, limit: int, after: str | None
 ) -> tuple[list[Schedule], list[UnreadableRecord]]:
     named = "" if names is None else "AND name IN (SELECT value FROM json_each(:names))"
@@ -136,14 +170,14 @@ def schedules(
     return found[:limit], broken
 
 
-def ticks(db: sqlite3.Connection, name: str, limit: int, before: int | None) -> list[Tick]:
+def _ticks(db: sqlite3.Connection, name: str, limit: int, before: int | None) -> list[Tick]:
     below = "" if before is None else "AND n < :before"
     sql = f"SELECT n, body FROM mainspring_ticks WHERE schedule = :name {below} ORDER BY n DESC LIMIT :limit"
     values = {"name": name, "limit": limit, "before": before}
     return readable(f"tick of schedule {name}", db.execute(sql, values).fetchall(), _tick)
 
 
-def drop_schedules(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
+def _drop(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
     some = "(SELECT value FROM json_each(?))"
     text = _encode(list(names)).decode()
     db.execute(f"DELETE FROM mainspring_ticks WHERE schedule IN {some}", (text,))

@@ -17,7 +17,7 @@ from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from .circuits import circuits, write_circuits
 from .job_rows import find_jobs, write_jobs
-from .runs import add_executions, executions
+from .runs import add_executions, read_runs
 from .schedules import add_schedules, add_waiting, record_ticks, revisions, write_schedules
 from .tally import count_runs
 
@@ -57,7 +57,7 @@ def fetch(db: sqlite3.Connection, tables: LoadedTables, names: Iterable[Name]) -
         tables.add_circuits({circuit.task: circuit for circuit in circuits(db)})
     if some := wanted.get("runs", []):
         runs: dict[JobId, list[Execution]] = {id: [] for id in some}
-        for run in executions_of(executions(db, some, 0, None)):
+        for run in executions_of(read_runs(db, some, 0, None)):
             runs[run.job_id].append(run)
         for id in some:
             tables.add_runs(id, runs[id])

@@ -12,6 +12,7 @@ from ...clock import instant, micros
 from ...records.outcome import Outcome
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ...records.unreadable import sums_of
+from .handle import SqliteHandle
 
 _OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
 _PUT_OPEN = """INSERT INTO mainspring_counting VALUES (?, ?, ?, ?)
@@ -21,6 +22,13 @@ _PUT_TALLY = "INSERT OR REPLACE INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = ? AND at < ?"
 
 _encode = msgspec.json.Encoder().encode
+
+
+class SqliteTally(SqliteHandle):
+    """The verb tallies."""
+
+    async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        return await self._read(lambda db: _tallies(db, span, since))
 
 
 def count_runs(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
@@ -53,7 +61,7 @@ def _add_minute(db: sqlite3.Connection, minute: datetime, queue: str, task: str,
             db.execute(_FORGET, (span, micros(minute - RETENTION[span])))
 
 
-def tallies(db: sqlite3.Connection, span: Span, since: datetime) -> list[Tally]:
+def _tallies(db: sqlite3.Connection, span: Span, since: datetime) -> list[Tally]:
     sql = "SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = ? AND at >= ?"
     found = {(at, queue, task): sums_of(sums) for at, queue, task, sums in db.execute(sql, (span, micros(since)))}
     for at, queue, task, sums in db.execute("SELECT at, queue, task, sums FROM mainspring_counting").fetchall():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from ...config import Durability
@@ -14,11 +13,12 @@ from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
 from ...records.run import RunReport
+from ...store import Transaction
 from ...sync import WaitingThread
-from . import file, finish
+from . import file
+from .finish import SqliteFinish, outcome_row, write_outcomes, write_reports
+from .handle import current_transaction, refuse_inside_transaction
 from .writer_thread import WriterThread, translate_error
-
-_current_transaction: ContextVar[SqliteTransaction | None] = ContextVar("mainspring_sqlite_transaction", default=None)
 
 
 class SqliteTransaction:
@@ -57,7 +57,7 @@ class SqliteTransaction:
         if not self._connection_ready.done():
             await self._held_thread  # raises why it could not begin
         self.connection = self._connection_ready.result()
-        _current_transaction.set(self)
+        current_transaction.set(self)
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
         sql = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
@@ -76,8 +76,8 @@ class SqliteTransaction:
 
     def _commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         self.connection.row_factory, self.connection.text_factory = None, str  # the task may have set others
-        finish.save_reports(self.connection, reports)
-        if not finish.finish(self.connection, [(outcome, finish.outcome_row(outcome))]):
+        write_reports(self.connection, reports)
+        if not write_outcomes(self.connection, [(outcome, outcome_row(outcome))]):
             return False
         self.connection.execute("COMMIT")
         return True
@@ -85,29 +85,25 @@ class SqliteTransaction:
     async def end(self) -> None:
         """Releases the writer thread, even if the caller is cancelled here."""
         self.open = False
-        _current_transaction.set(None)
+        current_transaction.set(None)
         self._errands.stop()
         if self._connection_ready.done():
             await asyncio.wait([self._held_thread])
 
 
-@asynccontextmanager
-async def transaction(
-    thread: WriterThread, path: str, durability: Durability, on_commit: Callable[[Outcome], object]
-) -> AsyncIterator[SqliteTransaction]:
-    transaction = SqliteTransaction(path, durability, on_commit)
-    try:
-        await transaction.begin(thread)
-        yield transaction
-    finally:
-        await transaction.end()
+class SqliteTransactions(SqliteFinish):
+    """The verb transaction."""
 
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._check()
+        refuse_inside_transaction()
+        return self._transaction()
 
-def refuse_write_inside() -> None:
-    """Raises BadInput inside a transaction of the same task: the write would wait for its own end."""
-    transaction = _current_transaction.get()
-    if transaction is not None and transaction.open:
-        raise BadInput(
-            "inside ctx.transaction() nothing else can write to the file: enqueue with within=connection, "
-            "and do the rest before or after the block"
-        )
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[SqliteTransaction]:
+        transaction = SqliteTransaction(self.path, self._durability, lambda outcome: self._after_finish([outcome]))
+        try:
+            await transaction.begin(self._writes)
+            yield transaction
+        finally:
+            await transaction.end()

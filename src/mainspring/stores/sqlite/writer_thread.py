@@ -70,20 +70,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class CommitWatcher(GuardedConnection):
-    """Detects commits by other connections."""
-
-    def version(self) -> int:
-        """A number that changes with every commit of another connection, in this or another process."""
-        with self.busy:
-            version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
-            return version
-
-    def close(self) -> None:
-        with self.busy:
-            self.connection.close()
-
-
 class WriterThread(GuardedConnection):
     """Runs calls in order, each in the state that the last one left; calls that arrive during a commit share the next.
 

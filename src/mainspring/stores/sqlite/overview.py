@@ -1,4 +1,4 @@
-"""Counts, queues, dead groups, log lines and prunable jobs of the SQLite store."""
+"""The SQLite store's overview: jobs by state, queues and circuits; and dead jobs by task and failure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ...clock import instant, micros
-from ...ids import JobId
-from ...records.job import Shown, State
-from ...records.query import Filter
+from ...records.job import Shown
 from ...records.queue import DeadGroup, Overview, Queue
-from ...records.run import LogLine
-from ..rows import HELD_INDEX_SQL, Row
+from ..rows import HELD_INDEX_SQL
 from .circuits import circuits
-from .claim import PAUSED_QUEUES
-from .index_groups import ENDED, ENDED_GROUPS, READY, RETRIED
-from .lists import FINISHED_AT, jobs
-
-# counts
+from .handle import SqliteHandle
+from .index_groups import READY, RETRIED
+from .queues import PAUSED_QUEUES
 
 # Due and later jobs of each group, counted along the index, which is fastest.
 _READY = f"""WITH RECURSIVE {READY.hops} SELECT of_queue,
@@ -35,12 +30,21 @@ _EXPIRED = """SELECT queue, attempt > 0, run_at > :now, -count(*) FROM mainsprin
 _HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_held
     WHERE {HELD_INDEX_SQL} GROUP BY 1, 2"""
 
-
 UnfinishedCounts = Mapping[str, Counter[Shown]]
 """Numbers of unfinished jobs by queue and shown state."""
 
 
-def overview(db: sqlite3.Connection, now: int) -> Overview:
+class SqliteOverview(SqliteHandle):
+    """The verbs overview and dead_groups."""
+
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
+        return await self._read(lambda db: _overview(db, micros(now)))
+
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: _dead_groups(db, limit))
+
+
+def _overview(db: sqlite3.Connection, now: int) -> Overview:
     waiting = _count_unfinished(db, now)
     return Overview(_states(db, waiting), _queues(db, waiting), circuits(db))
 
@@ -91,46 +95,9 @@ _DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM m
 _NEWEST = "SELECT max(job_id) FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ?"
 
 
-def dead_groups(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
+def _dead_groups(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
     found = []
     for task, error, count, last in db.execute(_DEAD, (limit,)).fetchall():
         newest = db.execute(_NEWEST, (task, error, last)).fetchone()[0]
         found.append(DeadGroup(task=task, error=error, count=count, newest=newest, last_at=instant(last)))
     return found
-
-
-_LINES = """SELECT run, n, at, level, text FROM mainspring_logs
-    WHERE job_id = ? AND (run, n) > (?, ?) ORDER BY run, n LIMIT ?"""
-
-
-def logs(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, int]) -> list[LogLine]:
-    rows = db.execute(_LINES, (job_id, *after, limit)).fetchall()
-    return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
-
-
-# pruning
-
-
-def finished_groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
-    return sorted({(State(state), task) for state, _, task in db.execute(ENDED_GROUPS)})
-
-
-_NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.when}
-    AND state = :of_state AND queue = :of_queue AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
-
-
-def prunable(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
-    """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
-    end = (micros(before), "")
-    if keep:
-        newest: list[tuple[int, JobId]] = []
-        for of_state, queue, of_task in db.execute(ENDED_GROUPS).fetchall():
-            if (of_state, of_task) == (state.value, task):
-                values = {"of_state": of_state, "of_queue": queue, "of_task": task, "keep": keep}
-                newest += db.execute(_NEWEST_OF_GROUP, values).fetchall()
-        newest.sort(reverse=True)
-        if len(newest) < keep:
-            return []
-        end = min(end, newest[keep - 1])
-    oldest = jobs(db, Filter(states=(state.value,), tasks=(task,)), end[0], limit, sort="finished")
-    return [row for row in oldest if (row[FINISHED_AT], row[0]) < end]
