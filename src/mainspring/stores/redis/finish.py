@@ -122,7 +122,7 @@ async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple:
     """The jobs whose plain end was written together with the change of their schedules."""
     chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
     others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
-    return await plain.finish_with_schedules(shards, chosen, others) if chosen else set()
+    return await plain.finish_plain(shards, chosen, others) if chosen else set()
 
 
 async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:

@@ -118,7 +118,9 @@ def all_plain(firings: Sequence[Firing]) -> bool:
     return len(names) == len(firings) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)
 
 
-async def fire(shards: Shards, firings: Sequence[Firing], now: datetime, before: Callable[[], object]) -> set[int]:
+async def fire_plain(
+    shards: Shards, firings: Sequence[Firing], now: datetime, before: Callable[[], object]
+) -> set[int]:
     """The numbers of the firings that were written: all but those that lost a race or do not fit."""
     shard, us = shards.first, micros(now)
     texts = await shard.call("HMGET", f"{shard.base}:schedule", *(firing.schedule.name for firing in firings))
@@ -181,7 +183,7 @@ def _plan_job(
 # ends of scheduled jobs
 
 
-async def finish_with_schedules(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
+async def finish_plain(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
     """The jobs whose end was written. `others` are schedules of outcomes that are finished in another way."""
     shard, base = shards.first, shards.first.base
     shorts = [packed(outcome.id) for outcome in outcomes]

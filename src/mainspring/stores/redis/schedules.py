@@ -125,7 +125,7 @@ async def _fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> lis
     fired = [Fired(True)] * len(firings)
     left = list(range(len(firings)))
     if firings and len(shards.all) == 1 and plain.all_plain(firings):
-        written = await plain.fire(shards, firings, now, lambda: failpoint("fire.mid_step"))
+        written = await plain.fire_plain(shards, firings, now, lambda: failpoint("fire.mid_step"))
         left = [n for n in left if n not in written]
     answers = await transact(
         shards, "fire", [firings[n] for n in left], needs, rule, now, before=lambda: failpoint("fire.mid_step")
