@@ -25,4 +25,5 @@ def test_four_processes_run_each_of_thousands_of_jobs_once(crew: Crew, jobs: int
     assert {tuple(audit.endings(id)) for id in audit.jobs} == {("completed",)}
     for worker in workers:
         assert not re.search("error|lock|trouble|warn", worker.said(), re.IGNORECASE), worker.said()
-        assert len(worker.lines("effect")) >= jobs * 0.05
+        # A few thousand jobs are a fraction of a second, in which a process may not get the processor at all.
+        assert len(worker.lines("effect")) >= jobs * 0.05 or jobs < 20_000
