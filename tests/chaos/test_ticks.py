@@ -95,9 +95,12 @@ def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) 
     assert [(row.name, row.owner, row.fired) for row in rows] == [("first", "code", 1), ("second", "code", 1)]
 
 
+SLOW_CROWD = pytest.param("server", 10, 100, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("ground", "processes", "count"),
-    [("file", 4, 60), ("server", 10, 100), ("keys", 4, 60), ("cluster", 4, 60)],
+    [*((ground, 4, 60) for ground in ("file", "server", "keys", "cluster")), SLOW_CROWD],
     indirect=["ground"],
 )
 def test_kills_at_random_moments_neither_lose_nor_double_a_tick(clockwork: Crew, processes: int, count: int) -> None:

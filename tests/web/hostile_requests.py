@@ -149,6 +149,7 @@ QUERIES = [
     "&".join(f"task=t{n}" for n in range(100)), "error=***", "after=" + "A" * 60_000, "wait=0.01",
     "key_prefix=" + "k" * 60_000, "limit=1000", "target=" + "%7B" * 20_000, "a=1&" * 15_000,
 ]  # fmt: skip
+READS_OF_STORE = ("/jobs", "/executions", "/dead", "/schedules", "/audit", "/overview", "/stats")
 QUERIES_OF_STORE = ["", "limit=200&full=true", "&".join(f"task=t{n}" for n in range(100)), "error=***"]
 # Query parameters of the live stream.
 FILTERS = [
@@ -189,10 +190,9 @@ def requests(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Aske
 def requests_of_store(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Asked]]:
     """The requests whose cost depends on the store."""
     place, key = path_of(route, names), f"{route.method} {own_path(route)}"
-    if route.method in ("GET", "DELETE"):
-        for query in QUERIES_OF_STORE if route.method == "GET" else [""]:
+    if route.method == "GET" and own_path(route).startswith(READS_OF_STORE):
+        for query in QUERIES_OF_STORE:
             yield query[:40], {"url": f"{place}?{query}" if query else place}
-        yield from hostile_names(route, NAMES[1:3])
     for name in OF_STORE.get(key, ()):
         yield name, {"url": place, "content": json(OF_ROUTE[key][name])}
 

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -54,17 +53,13 @@ LISTS = (
 )
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres", "redis"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "redis"])
 def loop_and_http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A service without tasks, which has the fewest checks, and its event loop."""
-    match request.param:
-        case "memory":
-            url = "memory://"
-        case "sqlite":
-            url = f"sqlite:///{Path(tmp_path_factory.mktemp('hostile'))}/jobs.db"
-        case server:
-            url = request.getfixturevalue(server).fresh("hostile")
-    app = Mainspring(url, durability="relaxed") if request.param == "sqlite" else Mainspring(url)
+    if request.param == "sqlite":
+        app = Mainspring(f"sqlite:///{tmp_path_factory.mktemp('hostile')}/jobs.db", durability="relaxed")
+    else:
+        app = Mainspring(request.getfixturevalue(request.param).fresh("hostile"))
 
     async def way(_: Any) -> Principal:
         return Principal(name="key:one", role="admin")
