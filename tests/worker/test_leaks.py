@@ -153,7 +153,7 @@ async def test_a_leaked_slot_is_free_again_when_its_run_ends(
 async def release(leaky: Any, clock: VirtualClock) -> None:
     """Waits for the end of a freed run: a coroutine must be woken, a thread must have notified its loop."""
     for task in asyncio.all_tasks():
-        if leaky.__name__ == "coroutine" and "Runner.run" in repr(task.get_coro()):
+        if leaky.__name__ == "coroutine" and "Slots._start_runs" in repr(task.get_coro()):
             task.cancel()
     for _ in range(3):
         await clock.elapse(seconds=1)

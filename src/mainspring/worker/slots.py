@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
-from functools import partial
+from contextvars import copy_context
 from itertools import islice
 from typing import Any
 
@@ -19,11 +19,14 @@ from ..records.outcome import Done, Outcome, Released, RunEnd, Stopped
 from ..records.worker import BeatReply
 from ..task.context import Context
 from .batch_size import bytes_of
+from .own_context import run_on
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
 # How long a run may continue after it was interrupted before its slot counts as leaked.
 INTERRUPT_GRACE_SECONDS = 5.0
+# How long runs are started one after the other before other work of the event loop has its turn.
+START_SECONDS = 0.01
 # How long runs may take to end after a drain has cancelled them.
 DRAIN_GRACE_SECONDS = 3.0
 
@@ -31,13 +34,15 @@ DRAIN_GRACE_SECONDS = 3.0
 class Run:
     """One job in a slot."""
 
-    __slots__ = ("ctx", "end_reason", "job", "key", "lost", "size", "task")
+    __slots__ = ("coroutine", "ctx", "end_reason", "job", "key", "lost", "size", "task")
 
     def __init__(self, job: Job, ctx: Context) -> None:
         self.job = job
         self.ctx = ctx
         self.key: RunKey = (job.id, job.lease or "")
-        self.task: asyncio.Task[RunEnd] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """The task that runs it; None before it begins and after it has ended."""
+        self.coroutine: Coroutine[Any, Any, RunEnd] | None = None
         self.end_reason: Released | Stopped | None = None
         """Why the worker ended the run; None if it did not."""
         self.lost = False
@@ -45,9 +50,11 @@ class Run:
         self.size = 0
         """Bytes of the job and its outcome, set when the run has ended."""
 
-    def start(self, task: asyncio.Task[RunEnd]) -> asyncio.Task[RunEnd]:
-        self.task = task
-        return task
+    def begin(self, task: asyncio.Task[None], coroutine: Coroutine[Any, Any, RunEnd]) -> None:
+        self.task, self.coroutine = task, coroutine
+
+    def returned(self) -> None:
+        self.task = self.coroutine = None
 
     def measure(self, outcome: Outcome) -> int:
         """Sets its size, and returns it."""
@@ -55,11 +62,12 @@ class Run:
         return self.size
 
     def end(self, reason: Released | Stopped) -> None:
-        """Interrupts the run. Only the first reason is recorded."""
-        if self.end_reason is None and self.task is not None:
+        """Interrupts the run, or keeps it from beginning. Only the first reason is recorded."""
+        if self.end_reason is None:
             self.end_reason = reason
             self.ctx.stop()
-            self.task.cancel()
+            if self.task is not None:
+                self.task.cancel()
 
     def lose(self) -> None:
         self.lost = True
@@ -83,9 +91,12 @@ class Slots:
         self._on_leak = on_leak
         self._runs: dict[RunKey, Run] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready: deque[Run] = deque()
+        self._starter: asyncio.Task[None] | None = None
+        """The task that begins the runs that are ready."""
         self._changed = Alarm(clock)
         self._leaks: set[RunKey] = set()
-        self._abandoned: set[asyncio.Task[RunEnd]] = set()
+        self._abandoned: set[asyncio.Task[None]] = set()
         runner.threads.watch_leaks(self._thread_leaked, self._thread_returned)
         self.size = size
         self.per_task: Counter[str] = Counter()
@@ -121,25 +132,78 @@ class Slots:
         self._runs[run.key] = run
         self.per_task[job.task] += 1
         self.per_queue[job.queue] += 1
+        self._ready.append(run)
+        if self._starter is None:
+            self._start_soon()
+
+    def _start_soon(self) -> None:
         # Not asyncio.create_task(): it looks up the loop each time, a system call on some releases of Python.
         self._loop = self._loop or asyncio.get_running_loop()
-        run.start(self._loop.create_task(self._runner.run(run.ctx))).add_done_callback(partial(self._done, run))
+        self._starter = self._loop.create_task(self._start_runs())
+        self._starter.add_done_callback(self._starter_done)
 
-    def _done(self, run: Run, task: asyncio.Task[RunEnd]) -> None:
-        if run.key not in self._runs:  # settled before: its result is discarded
+    async def _start_runs(self) -> None:
+        """Begins the runs that are ready, one after the other, until one of them waits.
+
+        A run that ends without waiting needs no task of its own. One that waits keeps this task, which has been its
+        current_task() from the first step on, and the others begin in another task.
+        """
+        assert self._loop is not None
+        task = asyncio.current_task(self._loop)
+        assert task is not None
+        until = self._clock.monotonic() + START_SECONDS
+        ended: RunEnd
+        while self._ready:
+            run = self._ready.popleft()
+            if run.end_reason is not None:
+                self.settle(run, run.end_reason)
+                continue
+            coroutine, variables = self._runner.run(run.ctx), copy_context()
+            run.begin(task, coroutine)
+            try:
+                waits_for = variables.run(coroutine.send, None)
+            except StopIteration as stop:
+                ended = stop.value
+            except BaseException as error:  # a cancellation; else a bug in the engine: the run is settled all the same
+                ended = error
+            else:
+                self._go_on()
+                try:
+                    ended = await run_on(coroutine, variables, waits_for)
+                except GeneratorExit:  # by close()
+                    raise
+                except BaseException as error:
+                    ended = error
+                self._ended(run, task, ended)
+                return
+            cancelled = task.cancelling() > 0
+            self._ended(run, task, asyncio.CancelledError() if cancelled else ended)
+            if cancelled or self._clock.monotonic() > until:
+                break  # to begin the others in a task that is not cancelled, or after other work of the loop
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._starter = None
+        if self._ready:
+            self._start_soon()
+
+    def _starter_done(self, task: asyncio.Task[None]) -> None:
+        if self._starter is task:  # it was cancelled before it began
+            self._go_on()
+        if task in self._abandoned and not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it
+
+    def _ended(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
+        run.returned()
+        if self._runs.get(run.key) is not run:  # settled before: its result is discarded
             self._abandoned.discard(task)
             self._leaks.discard(run.key)
-            if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio does not log it
             return
-        if task.cancelled():
-            ended: RunEnd = run.end_reason or asyncio.CancelledError("the task cancelled itself")
-        elif (broken := task.exception()) is not None:  # a bug in the engine: the run is settled all the same
-            ended = broken
-        else:
-            ended = task.result()
-            if run.end_reason is not None and (isinstance(run.end_reason, Stopped) or type(ended) is not Done):
-                ended = run.end_reason  # an interruption wins over the result, but a released run may still be done
+        reason = run.end_reason
+        if reason is not None and (isinstance(reason, Stopped) or type(ended) is not Done):
+            ended = reason  # an interruption wins over the result, but a released run may still be done
+        elif issubclass(type(ended), asyncio.CancelledError):  # not isinstance(), which asks the object for its class
+            ended = asyncio.CancelledError("the task cancelled itself")
         self.settle(run, ended)
 
     def settle(self, run: Run, ended: RunEnd) -> None:
@@ -148,7 +212,7 @@ class Slots:
             del self._runs[run.key]
             self.per_task[run.job.task] -= 1
             self.per_queue[run.job.queue] -= 1
-            if run.task is not None and not run.task.done():
+            if run.task is not None:
                 self._abandoned.add(run.task)
             self._on_end(run, ended)
             self._changed.ring()
@@ -186,7 +250,7 @@ class Slots:
 
     def close(self) -> None:
         """Closes abandoned coroutines: an event loop waits for all of its tasks before it closes."""
-        for task in self._abandoned:
+        for task in list(self._abandoned):
             with suppress(RuntimeError):  # it ignores even GeneratorExit
                 coroutine: Any = task.get_coro()
                 coroutine.close()
@@ -199,10 +263,10 @@ class Slots:
 
     def _leak(self, run: Run) -> None:
         """Settles a coroutine that has swallowed its cancellation, and counts its slot as leaked."""
-        if run.key not in self._runs or run.task is None:
+        if run.key not in self._runs or run.coroutine is None:
             return
         self._leaks.add(run.key)
-        stack = _stack(run.task.get_coro())
+        stack = _stack(run.coroutine)
         self.settle(run, run.end_reason or JobTimeout("ran on after its timeout, and ignored every interruption"))
         self._on_leak(run.job, stack)
 
