@@ -124,6 +124,11 @@ class Alarm:
         self._clock = clock
         self._event = asyncio.Event()
 
+    @property
+    def rung(self) -> bool:
+        """Whether it has rung since the last wait."""
+        return self._event.is_set()
+
     def ring(self) -> None:
         self._event.set()
 

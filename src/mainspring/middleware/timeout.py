@@ -53,6 +53,7 @@ class Timeout:
         self._timer: Timer | None = None
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
+        """Returns or raises what the run does, or raises JobTimeout if its time was over."""
         self._loop = self._loop or asyncio.get_running_loop()
         task, soft = asyncio.current_task(self._loop), self._soft.get(ctx.job.task)
         if (ctx.timeout is None and soft is None) or task is None:
@@ -62,17 +63,10 @@ class Timeout:
         if watch.at < self._earliest:
             self._arm(watch.at)
         try:
-            return await self._run(watch, call_next)
-        finally:
-            del self._watches[watch]
-
-    async def _run(self, watch: _Watch, call_next: Next) -> Any:
-        """Returns or raises what the run does, or JobTimeout if its time was over."""
-        try:
-            value = await call_next(watch.ctx)
+            value = await call_next(ctx)
         except asyncio.CancelledError:
             # Cancelled only by us: a timeout. If others cancelled it too, theirs counts.
-            if watch.cancelled and watch.task.uncancel() == 0:
+            if watch.cancelled and task.uncancel() == 0:
                 raise _timeout_error(watch) from None
             raise
         except BaseException as error:
@@ -80,9 +74,12 @@ class Timeout:
             if watch.over or (watch.fired and isinstance(error, Interrupted)):
                 raise _timeout_error(watch) from (None if isinstance(error, Interrupted) else error)
             raise
-        self._uncancel(watch)
-        if watch.over:
-            raise _timeout_error(watch)
+        finally:
+            del self._watches[watch]
+        if watch.fired:
+            self._uncancel(watch)
+            if watch.over:
+                raise _timeout_error(watch)
         return value
 
     def _uncancel(self, watch: _Watch) -> None:

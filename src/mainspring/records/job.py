@@ -149,7 +149,7 @@ class UnreadableRecord(Struct, frozen=True):
     error: str
 
 
-class NewJob(Struct, frozen=True, kw_only=True):
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A request to run a task, ready to be stored."""
 
     id: JobId
@@ -189,7 +189,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
         return renamed_value("NewJob.beside", "detached", self.detached)
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """A job as the store keeps it."""
 
     id: JobId
@@ -318,7 +318,7 @@ class Job(Struct, frozen=True, kw_only=True):
         return renamed_value("Job.met", "state_at", self.state_at(now))
 
 
-class Enqueued(Struct, frozen=True):
+class Enqueued(Struct, frozen=True, gc=False):
     """The store's answer for one NewJob."""
 
     id: JobId

@@ -72,7 +72,7 @@ class Cancel(Directive):
         super().__init__(reason)
 
 
-class Done(Struct, frozen=True):
+class Done(Struct, frozen=True, gc=False):
     """The task returned. `note` tells why its result could not be stored, or how many of its items failed."""
 
     result: str | None = None
@@ -154,7 +154,7 @@ class Policy(Struct, frozen=True):
     breaker: Breaker | None = None
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """How a run ended, and the new state of its job. The lease identifies the run."""
 
     id: JobId

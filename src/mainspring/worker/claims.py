@@ -61,6 +61,8 @@ class ClaimTrigger(Alarm):
     def slot_freed(self) -> None:
         """Wakes the claim loop at once if half the slots are free or nothing runs, else soon, so that one claim fills
         several."""
+        if self.rung:
+            return
         if not self._gather or not len(self._slots):
             self.ring()
             return
