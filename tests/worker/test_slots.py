@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from contextvars import ContextVar
 
@@ -181,3 +182,27 @@ async def test_a_run_that_is_released_before_it_begins_never_begins() -> None:
         endings = [[str(run.ending) for run in await app.executions.list(job_id=handle.id)] for handle in handles]
     assert sorted(begun) == [0, 1, 2]
     assert endings == [["completed"], ["released", "completed"], ["released", "completed"]]
+
+
+def test_a_loop_that_ends_leaves_no_run_behind_that_has_not_begun(caplog: pytest.LogCaptureFixture) -> None:
+    app = Mainspring("memory://")
+    begun: list[int] = []
+
+    @app.task
+    async def work(n: int) -> None:
+        begun.append(n)
+        first.set()
+        end = time.perf_counter() + 1.5 * START_SECONDS
+        while time.perf_counter() < end:
+            pass
+
+    async def main() -> None:
+        await app.enqueue_many([work.job(n) for n in range(3)])
+        await app.worker(concurrency=3).__aenter__()
+        await first.wait()
+
+    first = asyncio.Event()
+    asyncio.run(main())
+    gc.collect()
+    assert begun == [0]
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

@@ -188,10 +188,17 @@ class Slots:
             self._start_soon()
 
     def _starter_done(self, task: asyncio.Task[None]) -> None:
-        if self._starter is task:  # it was cancelled before it began
-            self._go_on()
+        if self._starter is task:  # other code, or the end of the loop, has cancelled it before it began
+            self._starter = None
+            self._release_ready()
         if task in self._abandoned and not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it
+
+    def _release_ready(self) -> None:
+        """Releases the runs that have not begun."""
+        while self._ready:
+            run = self._ready.popleft()
+            self.settle(run, run.end_reason or Released())
 
     def _ended(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
         run.returned()
@@ -250,6 +257,7 @@ class Slots:
 
     def close(self) -> None:
         """Closes abandoned coroutines: an event loop waits for all of its tasks before it closes."""
+        self._release_ready()
         for task in list(self._abandoned):
             with suppress(RuntimeError):  # it ignores even GeneratorExit
                 coroutine: Any = task.get_coro()
