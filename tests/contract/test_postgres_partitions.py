@@ -5,12 +5,13 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from kept import Kept
 from test_postgres import Served
 
 from mainspring import Archived, Mainspring
@@ -106,31 +107,8 @@ def an_id(at: datetime, n: int) -> str:
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7000-8000-{n:012x}"
 
 
-class TestPostgresByDay(Served, StoreContract):
+class TestPostgresByDay(Kept, Served, StoreContract):
     """All of the contract's jobs are of one day, as they are in use, and a handle serves many tests."""
-
-    runner: ClassVar[asyncio.Runner]
-    idle: ClassVar[list[Store]]
-
-    @pytest.fixture(scope="class", autouse=True)
-    @classmethod
-    def _kept(cls) -> Iterator[None]:
-        cls.idle = []
-        with asyncio.Runner() as cls.runner:
-            yield
-            for store in cls.idle:
-                cls.runner.run(store.close())
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Store]:
-        store = self.idle.pop() if self.idle else self.make_store()
-        await store.open()
-        try:
-            yield store
-        except BaseException:
-            await store.close()
-            raise
-        self.idle.append(store)
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
