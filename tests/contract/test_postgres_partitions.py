@@ -5,7 +5,7 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -67,7 +67,10 @@ class Dated(Served):
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
-        self.server, self.url = postgres, postgres.own("dated")
+        self.server, self.url = postgres, postgres.fresh("dated")
+        days = [f"dated.mainspring_finished_{name}" for name in self.parts() if name != "rest"]
+        if days:
+            postgres.run(f"DROP TABLE {', '.join(days)}")
 
     def make_store(self, at: datetime = NOW) -> Store:
         return open_store(self.url, clock=Then(at))
@@ -84,7 +87,7 @@ class Dated(Served):
     def parts(self) -> list[str]:
         """The daily partitions, and the other partitions of the history."""
         sql = """SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-            WHERE inhparent = 'dated.mainspring_finished'::regclass ORDER BY 1"""
+            WHERE inhparent = to_regclass('dated.mainspring_finished') ORDER BY 1"""
         return [name.removeprefix("mainspring_finished_") for (name,) in self.server.run(sql)]
 
     def lies_in(self, *ids: str) -> list[str]:
@@ -219,6 +222,12 @@ class TestDays(Dated):
 
 
 class TestSteps(Dated):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> Iterator[None]:
+        self.server, self.url = postgres, postgres.own("dated")
+        yield
+        postgres.own("dated")
+
     def indexes(self) -> list[str]:
         sql = """SELECT indexdef FROM pg_indexes
             WHERE schemaname = 'dated' AND tablename = 'mainspring_finished' ORDER BY indexname"""
