@@ -134,8 +134,11 @@ class RedisCluster:
     def fresh(self, prefix: str = "fresh") -> str:
         """The URL of an empty store; stores whose prefix does not begin with this one are left alone."""
         for node in self.masters:
+            tags: dict[bytes, list[bytes]] = {}
             for key in node.run("KEYS", f"{{{prefix}*"):  # they are of several slots
-                node.run("UNLINK", key)
+                tags.setdefault(key.partition(b"}")[0], []).append(key)
+            for keys in tags.values():
+                node.run("UNLINK", *keys)
         return self.url(prefix)
 
     def close(self) -> None:

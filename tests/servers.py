@@ -221,6 +221,7 @@ class Postgres:
 
     def own(self, schema: str) -> str:
         """The URL of a store that is not there yet."""
+        self._tables.pop(schema, None)
         self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         return f"{self.dsn}&schema={schema}"
 

@@ -79,9 +79,7 @@ def kind(request: pytest.FixtureRequest) -> type[Caller]:
     return found
 
 
-@pytest.fixture(params=["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
-def isolation(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+ISOLATIONS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
 async def test_a_job_enqueued_within_a_transaction_is_visible_only_after_its_commit(
@@ -227,16 +225,21 @@ async def test_a_commit_wakes_an_idle_worker_and_a_rollback_does_not(postgres: P
 
 
 async def test_enqueue_within_a_transaction_works_with_any_isolation_and_search_path(
-    postgres: Postgres, kind: type[Caller], isolation: str
+    postgres: Postgres, kind: type[Caller]
 ) -> None:
-    async with open_shop(postgres, kind, isolation) as shop:
+    async with open_shop(postgres, kind) as shop:
         await shop.task.using(unique_key="held").enqueue(1)
-        await shop.caller.begin()
-        await shop.caller.run("SET LOCAL search_path = pg_temp")
-        plain, keyed = await shop.caller.enqueue(shop.task, 1), await shop.caller.enqueue(shop.task, 2, unique_key="k")
-        await shop.caller.enqueue(shop.task, 1, unique_key="held")
-        await shop.caller.commit()
-        assert {plain, keyed} < set(await shop.jobs())
+        for isolation in ISOLATIONS:
+            await shop.caller.close()
+            await shop.caller.open(isolation)
+            await shop.caller.begin()
+            await shop.caller.run("SET LOCAL search_path = pg_temp")
+            plain = await shop.caller.enqueue(shop.task, 1)
+            keyed = await shop.caller.enqueue(shop.task, 2, unique_key=isolation)
+            await shop.caller.enqueue(shop.task, 1, unique_key="held")
+            await shop.caller.commit()
+            assert {plain, keyed} < set(await shop.jobs()), isolation
+        assert len(await shop.jobs()) == 1 + 2 * len(ISOLATIONS)
 
 
 SERIALIZATION: dict[type[Caller], type[Exception]] = {

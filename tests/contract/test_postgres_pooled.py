@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import asyncpg
 import pytest
+from kept import Kept
 
 from mainspring import Mainspring
 from mainspring.errors import BadSetting, StoreUnavailable
@@ -55,7 +56,7 @@ class Pooled(Contract):
 
 
 class TestPooled(
-    Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, ClaimExpiryContract, BeatContract,
+    Kept, Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, ClaimExpiryContract, BeatContract,
     FinishContract, FireContract,
     LeaderContract,
 ):  # fmt: skip
@@ -66,7 +67,7 @@ class TestPooled(
 
 
 @pytest.mark.slow
-class TestAllPooled(Pooled, StoreContract):
+class TestAllPooled(Kept, Pooled, StoreContract):
     pass
 
 

@@ -21,7 +21,7 @@ BOUNDED = settings(
 )
 
 
-@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [30, pytest.param(600, marks=pytest.mark.slow)])
 def test_sqlite_answers_as_memory_does(tmp_path: Path, examples: int) -> None:
     numbers = count()
 
@@ -32,7 +32,7 @@ def test_sqlite_answers_as_memory_does(tmp_path: Path, examples: int) -> None:
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(300, marks=pytest.mark.slow)])
 def test_postgres_answers_as_memory_does(postgres: Postgres, examples: int) -> None:
     def fresh() -> Store:
         return open_store(postgres.fresh())

@@ -11,6 +11,7 @@ from further import NEXT, REAL, Placed
 from mainspring.records.outcome import Done
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import all_jobs, beat, claim, finish_run, new_job, put
+from servers import Postgres
 
 PAIRS = {
     "two schemas": ("own", "mainspring_", "other", "mainspring_"),
@@ -21,16 +22,31 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-class TestTwoApps(Placed):
-    @pytest.fixture(autouse=True)
-    def _two(self, _server: None, pair: str) -> None:
-        self.server.own("other")
-        self.server.own("mainspring_jobs")
-        one, first, two, second = PAIRS[pair]
-        self.left = f"{self.server.dsn}&schema={one}&prefix={first}"
-        self.right = f"{self.server.dsn}&schema={two}&prefix={second}"
+SCHEMAS = ("own", "other", "mainspring_jobs")
 
+
+class Pair(Placed):
+    left: str
+    right: str
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _two(cls, postgres: Postgres, pair: str) -> None:
+        for schema in SCHEMAS:
+            postgres.own(schema)
+        one, first, two, second = PAIRS[pair]
+        cls.left = f"{postgres.dsn}&schema={one}&prefix={first}"
+        cls.right = f"{postgres.dsn}&schema={two}&prefix={second}"
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: Postgres) -> None:
+        self.server = postgres
+        for schema in SCHEMAS:
+            postgres.fresh(schema)
+
+
+@pytest.mark.parametrize("pair", PAIRS, scope="class")
+class TestTwoApps(Pair):
     async def test_two_apps_have_separate_jobs_keys_workers_and_schedules(self) -> None:
         async with self.opened(self.left) as left, self.opened(self.right) as right:
             await fill(left)
@@ -61,6 +77,18 @@ class TestTwoApps(Placed):
             await left.migrate(0)
             await left.migrate()
 
+    async def test_doctor_reports_the_table_sizes_of_its_own_app_only(self) -> None:
+        async with self.opened(self.left) as left, self.opened(self.right) as right:
+            await put(right, *(new_job(payload='"' + "x" * 5000 + '"') for _ in range(200)))
+            sizes = [
+                next(found.text for found in await store.diagnose() if found.about == "tables")
+                for store in (left, right)
+            ]
+            assert sizes[0] != sizes[1]
+
+
+@pytest.mark.parametrize("pair", PAIRS, scope="class")
+class TestMigrationOfTwoApps(Pair):
     async def test_migration_of_one_app_leaves_the_other_app_alone(self) -> None:
         async with self.opened(self.left, NEXT) as left, self.opened(self.right) as right:
             running = await fill(right)
@@ -70,18 +98,9 @@ class TestTwoApps(Placed):
             assert await told(right) == before
             assert await finish_run(right, running, Done()) == {running.id}
             assert (await left.schema()).version == 0
-            found = [name for schema in ("own", "other", "mainspring_jobs") for name in self.tables(schema)]
+            found = [name for schema in SCHEMAS for name in self.tables(schema)]
             names = {name for name in found if not re.search(r"finished_\d", name)}  # days come by themselves
             assert names == {f"{PostgresUrl(self.right, '').prefix}{name}" for name in TABLES}
-
-    async def test_doctor_reports_the_table_sizes_of_its_own_app_only(self) -> None:
-        async with self.opened(self.left) as left, self.opened(self.right) as right:
-            await put(right, *(new_job(payload='"' + "x" * 5000 + '"') for _ in range(200)))
-            sizes = [
-                next(found.text for found in await store.diagnose() if found.about == "tables")
-                for store in (left, right)
-            ]
-            assert sizes[0] != sizes[1]
 
 
 NAMES = set(re.findall(r"\bmainspring_(\w+)", re.sub(r"--.*", "", REAL.text))) | {"schema"}

@@ -143,14 +143,16 @@ OF_STORE = {
 NAMES = [
     "a" * 30_000, "%00", "%2F..%2F..%2Fetc%2Fpasswd", "%0A" * 1000, "%F0%9F%92%A3" * 1000, "a%2F" * 1000, "'%22<b>",
 ]  # fmt: skip
-# Query parameters for every GET; routes that do not know them answer with an error.
+# Query parameters for every GET that has the first of them; the others refuse an unknown one in one place.
 QUERIES = [
-    "", "limit=200", "limit=200&full=true", "limit=200&arguments=true", "q=" + "a" * 60_000, "count=1000", "days=7",
+    "limit=200", "limit=200&full=true", "limit=200&arguments=true", "q=" + "a" * 60_000, "count=1000", "days=7",
     "&".join(f"task=t{n}" for n in range(100)), "error=***", "after=" + "A" * 60_000, "wait=0.01",
-    "key_prefix=" + "k" * 60_000, "limit=1000", "target=" + "%7B" * 20_000, "a=1&" * 15_000,
+    "key_prefix=" + "k" * 60_000, "limit=1000", "target=" + "%7B" * 20_000,
 ]  # fmt: skip
+# No parameters and unknown ones, for every GET.
+ANY_QUERIES = ["", "a=1&" * 15_000]
 READS_OF_STORE = ("/jobs", "/executions", "/dead", "/schedules", "/audit", "/overview", "/stats")
-QUERIES_OF_STORE = ["", "limit=200&full=true", "&".join(f"task=t{n}" for n in range(100)), "error=***"]
+QUERIES_OF_STORE = ["limit=200&full=true", "&".join(f"task=t{n}" for n in range(100)), "error=***"]
 # Query parameters of the live stream.
 FILTERS = [
     "last_event_id=0",
@@ -175,7 +177,7 @@ def requests(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Aske
     """All hostile requests to a route, each with a name."""
     place, own = path_of(route, names), own_path(route)
     if route.method in ("GET", "DELETE"):
-        for query in QUERIES if route.method == "GET" else [""]:
+        for query in queries(route):
             yield query[:40], {"url": f"{place}?{query}" if query else place}
         yield from hostile_names(route)
         return
@@ -187,11 +189,17 @@ def requests(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Aske
         yield name, {"url": place, "content": json(value)}
 
 
+def queries(route: Route) -> list[str]:
+    if route.method != "GET":
+        return [""]
+    return [*ANY_QUERIES, *(query for query in QUERIES if query.partition("=")[0] in route.parameters)]
+
+
 def requests_of_store(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Asked]]:
     """The requests whose cost depends on the store."""
     place, key = path_of(route, names), f"{route.method} {own_path(route)}"
     if route.method == "GET" and own_path(route).startswith(READS_OF_STORE):
-        for query in QUERIES_OF_STORE:
+        for query in ("", *(one for one in QUERIES_OF_STORE if one.partition("=")[0] in route.parameters)):
             yield query[:40], {"url": f"{place}?{query}" if query else place}
     for name in OF_STORE.get(key, ()):
         yield name, {"url": place, "content": json(OF_ROUTE[key][name])}

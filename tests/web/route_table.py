@@ -17,6 +17,8 @@ class Route(NamedTuple):
     opt: dict[str, Any]
     noun: str
     """The first word of its own path, or the noun that the route declares."""
+    parameters: frozenset[str] = frozenset()
+    """The names of its query parameters."""
 
     @property
     def role(self) -> str | None:
@@ -46,10 +48,11 @@ class Route(NamedTuple):
 def routes(app: Litestar) -> Iterator[Route]:
     for route in app.routes:
         assert isinstance(route, HTTPRoute), f"{route.path} is no HTTP route: nobody guards it"
-        for method, (handler, _) in route.route_handler_map.items():
+        for method, (handler, expected) in route.route_handler_map.items():
             if method != "OPTIONS":
                 own = next(iter(handler.paths)).strip("/").split("/")[0]
-                yield Route(str(method), route.path, handler.opt, handler.opt.get("noun") or own)
+                parameters = frozenset(one.field_alias for one in expected.expected_query_params)
+                yield Route(str(method), route.path, handler.opt, handler.opt.get("noun") or own, parameters)
 
 
 class Answer(NamedTuple):

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 from urllib.parse import quote
 
 import pytest
@@ -18,7 +18,10 @@ from mainspring import Mainspring
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
 from mainspring.api.service import litestar_app
+from mainspring.store import Store
+from mainspring.stores import open_store
 from mainspring.trigger import AnyTrigger
+from servers import Postgres, Redis
 
 STRINGS = [
     "'", '"; drop table jobs; --', "\\", "%", "_", "\x00", "a\x00b", "\x1b[2J", "\u202e", "💥", "\ufffd", "x" * 5000,
@@ -53,27 +56,64 @@ LISTS = (
 )
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres", "redis"])
-def loop_and_http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service without tasks, which has the fewest checks, and its event loop."""
-    if request.param == "sqlite":
-        app = Mainspring(f"sqlite:///{tmp_path_factory.mktemp('hostile')}/jobs.db", durability="relaxed")
-    else:
-        app = Mainspring(request.getfixturevalue(request.param).fresh("hostile"))
+class Counted:
+    """A store that counts how often something of it is used."""
 
-    async def way(_: Any) -> Principal:
+    def __init__(self, store: Store) -> None:
+        self._store, self.uses = store, 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.uses += 1
+        return getattr(self._store, name)
+
+
+class Services:
+    """The same service on every store, without tasks, which has the fewest checks. A request that does not use the
+    store on the first of them is not sent to the others."""
+
+    def __init__(self, stores: dict[str, Store]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._first = Counted(next(iter(stores.values())))
+        self._apps = {name: Mainspring(store) for name, store in stores.items()}
+        self._apps[next(iter(stores))] = Mainspring(cast(Store, self._first))
+        self._http = {name: browser(asgi(app, authenticators=[self._way])) for name, app in self._apps.items()}
+        self.jobs: dict[str, str] = {}
+        """On each store, the id of a job; it takes the place of {job} in a path."""
+        for app in self._apps.values():
+            self._loop.run_until_complete(app.enqueue("t"))
+
+    async def _way(self, _: Any) -> Principal:
         return Principal(name="key:one", role="admin")
 
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(app.enqueue("t"))
-    yield loop, browser(asgi(app, authenticators=[way]))
-    loop.run_until_complete(app.close())
-    loop.close()
+    def ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        """The answer of each store that was asked."""
+        answers: dict[str, Any] = {}
+        before = self._first.uses
+        for name, http in self._http.items():
+            place = path.replace("{job}", self.jobs.get(name, "x"))
+            answers[name] = self._loop.run_until_complete(http.request(method, place, **more))
+            if self._first.uses == before:
+                break
+        return answers
+
+    def close(self) -> None:
+        for app in self._apps.values():
+            self._loop.run_until_complete(app.close())
+        self._loop.close()
 
 
-def ask(loop_and_http: Any, method: str, path: str, **more: Any) -> Any:
-    loop, http = loop_and_http
-    return loop.run_until_complete(http.request(method, path, **more))
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, redis: Redis) -> Iterator[Services]:
+    file = f"sqlite:///{tmp_path_factory.mktemp('hostile')}/jobs.db"
+    services = Services(
+        {
+            "sqlite": open_store(file, durability="relaxed"),
+            "postgres": open_store(postgres.fresh("hostile")),
+            "redis": open_store(redis.fresh("hostile")),
+        }
+    )
+    yield services
+    services.close()
 
 
 def honest(answer: Any) -> bool:
@@ -81,17 +121,27 @@ def honest(answer: Any) -> bool:
     return answer.status_code < 300 or (answer.status_code < 500 and problem)
 
 
+def codes(answers: dict[str, Any]) -> set[tuple[int, str]]:
+    return {(answer.status_code, answer.json()["code"]) for answer in answers.values()}
+
+
+def dishonest(answers: dict[str, Any]) -> dict[str, str]:
+    """What the stores have said that gave no honest answer."""
+    return {store: answer.text for store, answer in answers.items() if not honest(answer)}
+
+
 @pytest.mark.parametrize("parameter", LISTS)
-def test_hostile_strings_in_job_filters_do_not_cause_a_500(loop_and_http: Any, parameter: str) -> None:
+def test_hostile_strings_in_job_filters_do_not_cause_a_500(services: Services, parameter: str) -> None:
     for text in STRINGS:
-        answer = ask(loop_and_http, "GET", f"/jobs?{parameter}={quote(text)}")
-        assert honest(answer), (text, answer.text)
-        assert answer.status_code == 400 or parameter == "after" or answer.json()["items"] == []
+        answers = services.ask("GET", f"/jobs?{parameter}={quote(text)}")
+        assert dishonest(answers) == {}, text
+        for answer in answers.values():
+            assert answer.status_code == 400 or parameter == "after" or answer.json()["items"] == []
 
 
 @pytest.mark.parametrize("query", ["queue=%ff", "queue=%ED%A0%80", "%00=1", "=", "&&&", "queue[]=1", "limit=1&limit=2"])
-def test_hostile_query_strings_do_not_cause_a_500(loop_and_http: Any, query: str) -> None:
-    assert honest(ask(loop_and_http, "GET", f"/jobs?{query}"))
+def test_hostile_query_strings_do_not_cause_a_500(services: Services, query: str) -> None:
+    assert dishonest(services.ask("GET", f"/jobs?{query}")) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,48 +153,46 @@ def test_hostile_query_strings_do_not_cause_a_500(loop_and_http: Any, query: str
         ("GET", "/queues/{}"), ("POST", "/queues/{}/resume"),
     ],
 )  # fmt: skip
-def test_hostile_names_in_paths_do_not_cause_a_500(loop_and_http: Any, method: str, path: str) -> None:
+def test_hostile_names_in_paths_do_not_cause_a_500(services: Services, method: str, path: str) -> None:
     for text in STRINGS:
-        answer = ask(loop_and_http, method, path.format(quote(text, safe="")))
-        assert honest(answer), (text, answer.text)
+        assert dishonest(services.ask(method, path.format(quote(text, safe="")))) == {}, text
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/jobs"), ("POST", "/jobs/bulk"), ("POST", "/dead/redrive"), ("PATCH", "/jobs/{}"),
-        ("POST", "/jobs/{}/cancel"), ("POST", "/jobs/{}/reschedule"), ("PATCH", "/queues/q"),
+        ("POST", "/jobs"), ("POST", "/jobs/bulk"), ("POST", "/dead/redrive"), ("PATCH", "/jobs/{job}"),
+        ("POST", "/jobs/{job}/cancel"), ("POST", "/jobs/{job}/reschedule"), ("PATCH", "/queues/q"),
         ("POST", "/workers/w/resize"),
     ],
 )  # fmt: skip
-def test_hostile_bodies_do_not_cause_a_500(loop_and_http: Any, method: str, path: str) -> None:
-    (job, *_) = ask(loop_and_http, "GET", "/jobs?state=pending&state=scheduled&limit=1").json()["items"] or [
-        {"id": "x"}
-    ]
+def test_hostile_bodies_do_not_cause_a_500(services: Services, method: str, path: str) -> None:
+    found = services.ask("GET", "/jobs?state=pending&state=scheduled&limit=1")
+    services.jobs = {store: items[0]["id"] for store, answer in found.items() if (items := answer.json()["items"])}
     for body in BODIES:
-        answer = ask(loop_and_http, method, path.format(job["id"]), content=body)
-        assert honest(answer), (body[:200], answer.text)
+        assert dishonest(services.ask(method, path, content=body)) == {}, body[:200]
 
 
-def test_a_body_that_is_nested_too_deeply_is_malformed(loop_and_http: Any) -> None:
-    answer = ask(loop_and_http, "POST", "/jobs", content=b'{"arguments":{"a":' + b"[" * 100_000)
-    assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
+def test_a_body_that_is_nested_too_deeply_is_malformed(services: Services) -> None:
+    answers = services.ask("POST", "/jobs", content=b'{"arguments":{"a":' + b"[" * 100_000)
+    assert codes(answers) == {(400, "malformed")}
 
 
-def test_a_body_over_the_limit_is_413(loop_and_http: Any) -> None:
-    answer = ask(loop_and_http, "POST", "/jobs", content=b" " * (8 << 20) + b"x")
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+def test_a_body_over_the_limit_is_413(services: Services) -> None:
+    answers = services.ask("POST", "/jobs", content=b" " * (8 << 20) + b"x")
+    assert codes(answers) == {(413, "too_large")}
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "x", ";;"])
-def test_a_body_of_another_content_type_is_415(loop_and_http: Any, kind: str) -> None:
-    answer = ask(loop_and_http, "POST", "/jobs", content=b'{"task":"t"}', headers={"Content-Type": kind})
-    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+def test_a_body_of_another_content_type_is_415(services: Services, kind: str) -> None:
+    answers = services.ask("POST", "/jobs", content=b'{"task":"t"}', headers={"Content-Type": kind})
+    assert codes(answers) == {(415, "unsupported_media_type")}
 
 
-def test_json_may_name_its_charset(loop_and_http: Any) -> None:
+def test_json_may_name_its_charset(services: Services) -> None:
     headers = {"Content-Type": "application/json; charset=utf-8"}
-    assert ask(loop_and_http, "POST", "/jobs", content=b'{"task":"t"}', headers=headers).status_code == 201
+    answers = services.ask("POST", "/jobs", content=b'{"task":"t"}', headers=headers)
+    assert [answer.status_code for answer in answers.values()] == [201] * 3
 
 
 # every parameter and every field of every route
@@ -203,46 +251,50 @@ def fields_of(kind: Any) -> list[str]:
     return [field.encode_name for one in shapes if isinstance(one, inspect.StructType) for field in one.fields]
 
 
-def filled(path: str, job: str) -> str:
-    name = "known" if path.startswith(("/api/v1/schedules", "/api/v1/webhooks", "/api/v1/triggers")) else job
+def filled(path: str) -> str:
+    name = "known" if path.startswith(("/api/v1/schedules", "/api/v1/webhooks", "/api/v1/triggers")) else "{job}"
     return re.sub(r"\{[^}]*\}", name, path)
 
 
-@pytest.fixture(scope="module")
-def known(loop_and_http: Any) -> str:
-    """The id of a job; schedule, webhook and trigger are called `known`."""
+@pytest.fixture
+def known(services: Services) -> Services:
+    """With a job on each store; schedule, webhook and trigger are called `known`."""
     for path in ("/schedules", "/webhooks", "/triggers"):
-        assert ask(loop_and_http, "POST", path, json=RIGHT[f"POST {path}"] | {"name": "known"}).status_code == 201
-    return str(ask(loop_and_http, "POST", "/jobs", json=RIGHT["POST /jobs"]).json()["id"])
+        answers = services.ask("POST", path, json=RIGHT[f"POST {path}"] | {"name": "known"})
+        assert {answer.status_code for answer in answers.values()} <= {201, 409}
+    made = services.ask("POST", "/jobs", json=RIGHT["POST /jobs"])
+    services.jobs = {store: answer.json()["id"] for store, answer in made.items()}
+    assert len(services.jobs) == 3
+    return services
 
 
-def test_hostile_parameters_of_every_route_do_not_cause_a_500(loop_and_http: Any, known: str) -> None:
+def test_hostile_parameters_of_every_route_do_not_cause_a_500(known: Services) -> None:
     hurt = []
     for route in every_route():
         for name, value in product(route.parameters, QUERY_VALUES):
-            address = f"{filled(route.path, known)}?{name}={quote(value)}"
-            answer = ask(loop_and_http, route.method, address)
-            hurt += [] if honest(answer) else [(address, answer.text)]
+            address = f"{filled(route.path)}?{name}={quote(value)}"
+            if wrong := dishonest(known.ask(route.method, address)):
+                hurt.append((address, wrong))
     assert hurt == []
 
 
-def test_hostile_names_in_every_path_do_not_cause_a_500(loop_and_http: Any) -> None:
+def test_hostile_names_in_every_path_do_not_cause_a_500(services: Services) -> None:
     hurt = []
     for route, text in product(every_route(), STRINGS):
         if "{" in route.path:
             address = re.sub(r"\{[^}]*\}", lambda _: quote(text, safe=""), route.path)  # noqa: B023
-            answer = ask(loop_and_http, route.method, address, json=route.right)
-            hurt += [] if honest(answer) else [(route.method, address, answer.text)]
+            if wrong := dishonest(services.ask(route.method, address, json=route.right)):
+                hurt.append((route.method, address, wrong))
     assert hurt == []
 
 
-def test_hostile_fields_of_every_body_do_not_cause_a_500(loop_and_http: Any, known: str) -> None:
+def test_hostile_fields_of_every_body_do_not_cause_a_500(known: Services) -> None:
     hurt = []
     for route in every_route():
         for name, value in product(route.fields, FIELD_VALUES):
             body = json.dumps(route.right | {name: value}).encode()
-            answer = ask(loop_and_http, route.method, filled(route.path, known), content=body)
-            hurt += [] if honest(answer) else [(str(route), name, value, answer.text)]
+            if wrong := dishonest(known.ask(route.method, filled(route.path), content=body)):
+                hurt.append((str(route), name, value, wrong))
     assert hurt == []
 
 
@@ -272,7 +324,7 @@ async def test_hostile_fields_of_a_trigger_do_not_cause_a_500(client: Client, ki
                 assert honest(answer), (rule, after, answer.text)
 
 
-def test_accepted_hostile_input_can_be_read(loop_and_http: Any) -> None:
+def test_accepted_hostile_input_can_be_read(services: Services) -> None:
     for path in READS:
-        answer = ask(loop_and_http, "GET", path)
-        assert answer.status_code == 200, (path, answer.text)
+        for store, answer in services.ask("GET", path).items():
+            assert answer.status_code == 200, (store, path, answer.text)

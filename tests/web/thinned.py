@@ -1,7 +1,7 @@
 """A hook for the fuzzer: selects which of its boundary values are tried on this store.
 
-Of all wrong types for one field of a body, only one is sent: invalid values never reach a store. Of the
-valid values, each store gets every second one.
+Of all wrong types for one field or parameter, only one is sent, and to one store: invalid values never reach it. Of
+the valid values, each store gets every second one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ def filter_case(context: Any, case: Any) -> bool:
         return True
     if case.meta.generation.mode.is_positive:
         return _nth((case.operation.label, "right")) % 2 == HALF
-    if scenario != "incorrect_type" or told.parameter_location != "body":
+    if HALF:
+        return False
+    if scenario != "incorrect_type" or told.parameter_location not in ("body", "query"):
         return True
     place = (case.operation.label, told.location)
-    # Another one for the next field, so that each is sent for some field: all bodies have the same decoder.
+    # Another one for the next, so that each is sent for some field: all bodies have the same decoder, all queries too.
     return _nth(place) == _turns.setdefault(place, len(_turns) % TYPES)
 
 
