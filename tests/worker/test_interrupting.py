@@ -11,8 +11,11 @@ from mainspring import Context, JobCancelled, Mainspring, State
 from mainspring.events import JobEnded, JobStarted
 from mainspring.testing import Recorder, VirtualClock
 
-# Threads that spin hold up all others; the event loop interrupts them, and knows of no store.
-in_memory = pytest.mark.parametrize("url", ["memory"], indirect=True)
+
+@pytest.fixture
+def url() -> str:
+    """What interrupts a run knows of no store."""
+    return "memory://"
 
 
 async def endings(app: Mainspring, id: str) -> list[str]:
@@ -44,7 +47,6 @@ async def test_an_async_task_is_interrupted_at_its_timeout_and_retried(app: Main
     assert "timeout of 30 s" in job.failure.message
 
 
-@in_memory
 async def test_a_thread_is_interrupted_at_its_timeout(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     started, ended = threading.Event(), threading.Event()
@@ -134,7 +136,6 @@ async def test_a_cancel_interrupts_a_running_job_at_the_next_beat(
         assert await endings(app, handle.id) == ["cancelled"]
 
 
-@in_memory
 async def test_a_cancelled_thread_stops_at_its_next_bytecode(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     started = threading.Event()
