@@ -15,8 +15,8 @@ from mainspring import Mainspring, NewJob
 from mainspring.errors import StoreUnavailable
 
 # Concurrent requests; seconds between two jobs, and between two tries of one.
-HANDS, PAUSE, RETRY_SECONDS = 4, 0.02, 0.05
-KEYS = 5
+HANDS, PAUSE, RETRY_SECONDS = 4, 0.05, 0.05
+KEYS = 2
 
 
 def wished(app: Mainspring, name: str, n: int) -> NewJob:

@@ -58,7 +58,7 @@ class Link:
 class Proxy:
     """Passes everything on until its mood changes. It breaks some answers, by `rate`; deaf or dumb, it stops all."""
 
-    def __init__(self, port: int, *, seed: int = 20300101, rate: float = 0.02) -> None:
+    def __init__(self, port: int, *, seed: int = 20300101, rate: float = 0.05) -> None:
         self.mood: Mood = "fair"
         self.masks = False
         """Whether it gives the server's processes other numbers, as poolers do."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from audit import until
-from ground import Ground, everywhere
+from ground import Ground
 
 from mainspring import Mainspring
 from mainspring.insight.why import Reason
@@ -128,10 +128,13 @@ def site(tmp_path: Path, ground: Ground) -> Iterator[Site]:
         yield site
 
 
-@everywhere
-@pytest.mark.parametrize(("first", "second"), [(OLD, NEW), (NEW, OLD)], ids=["old worker first", "new worker first"])
-def test_a_deploy_that_changes_parameters_kills_no_job(site: Site, first: str, second: str) -> None:
+# The stores do not know which version of a task is the newer one: a file has both orders.
+@pytest.mark.parametrize(
+    ("ground", "first"), [("file", OLD), ("file", NEW), ("server", OLD), ("keys", NEW)], indirect=["ground"]
+)
+def test_a_deploy_that_changes_parameters_kills_no_job(site: Site, first: str) -> None:
     """Both releases enqueue while only one of them works; then the other one works beside it."""
+    second = NEW if first == OLD else OLD
     theirs, others = site.enqueue(first), site.enqueue(second)
     site.work(first)
 

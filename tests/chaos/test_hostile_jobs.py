@@ -10,12 +10,11 @@ import hostile
 import pytest
 from audit import until
 from crew import Crew
-from ground import Ground, everywhere
+from ground import Ground, everywhere, slow_on_a_server
 
 from mainspring import Backoff
 from mainspring.records.job import Job, NewJob
 
-pytestmark = everywhere
 EXECUTORS = ("async", "thread", "process")
 MAX_RUNS = 3
 
@@ -33,6 +32,8 @@ def reason(job: Job) -> str:
     return "" if job.failure is None else f"{job.failure.type}: {job.failure.message}"
 
 
+# The worker decides, before any store sees the outcome.
+@slow_on_a_server
 def test_jobs_whose_outcome_cannot_be_decided_are_dead_with_the_reason(hostiles: Crew) -> None:
     crew = hostiles
     poisons = {
@@ -60,6 +61,7 @@ def test_jobs_whose_outcome_cannot_be_decided_are_dead_with_the_reason(hostiles:
     }
 
 
+@everywhere
 def test_a_stored_backoff_beyond_the_calendar_waits_no_longer_than_a_year(hostiles: Crew) -> None:
     crew, forever = hostiles, Backoff(initial=1e12, max=1e12, jitter=0.5)
     asked = crew.job("backs-off")

@@ -16,8 +16,9 @@ from mainspring.sync import run
 
 pytestmark = everywhere
 MIB = 1 << 20
-# Most of what a worker needs are its programs and the caches of its store: it may hold a few of the jobs at a time.
-JOBS, JOB_BYTES, PEAK_BYTES = 40, 8 * MIB, 450 * MIB
+# More jobs than slots. Most of what a worker needs are its programs and the caches of its store: it may hold a few of
+# the jobs at a time.
+JOBS, JOB_BYTES, PEAK_BYTES = 20, 4 * MIB, 260 * MIB
 
 
 def peak(pid: int) -> int:

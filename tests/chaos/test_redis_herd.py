@@ -13,8 +13,6 @@ from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
 
-pytestmark = pytest.mark.parametrize("ground", ["keys", "cluster"], indirect=True)
-
 # Schedules, and the seconds after which they are due: until then they are made, and found by the workers.
 COUNT, LEAD_SECONDS = 1_000, 3
 # Far above what it takes: without a bound on round trips it did not settle in nine minutes.
@@ -38,7 +36,12 @@ async def rows(url: str) -> list[Schedule]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2], ids=["worker", "workers"])
+# That of one worker alone: also tests/worker/test_many_due_at_once.py.
+@pytest.mark.parametrize(
+    ("ground", "count"),
+    [("keys", 2), ("cluster", 2), pytest.param("cluster", 1, marks=pytest.mark.slow)],
+    indirect=["ground"],
+)
 def test_a_thousand_schedules_due_at_once_complete_and_their_workers_stop(clockwork: Crew, count: int) -> None:
     workers = [clockwork.up(f"worker{n}", beat=5, lease=30, sweep=5, concurrency=COUNT) for n in range(count)]
     at = (datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS)).replace(microsecond=0)

@@ -77,7 +77,7 @@ def proxy(redis: Redis, clockwork: Crew) -> Iterator[Proxy]:
         proxy.close()
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [10, pytest.param(400, marks=pytest.mark.slow)])
 def test_lost_and_truncated_replies_lose_no_job_or_tick(clockwork: Crew, proxy: Proxy, times: int) -> None:
     business = Business(clockwork, 20)
     proxy.mood = "swallow"

@@ -35,7 +35,7 @@ OURS = "backend_type = 'client backend' AND application_name LIKE 'mainspring%'"
 CUT = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {OURS}"
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_repeatedly_cut_connections_lose_no_job_or_tick(clockwork: Crew, postgres: Postgres, times: int) -> None:
     business = Business(clockwork, 2 * times)
     cut = 0
@@ -49,9 +49,9 @@ def test_repeatedly_cut_connections_lose_no_job_or_tick(clockwork: Crew, postgre
 
 @pytest.fixture
 def cramped(postgres: Postgres) -> Iterator[Postgres]:
-    """A server with just enough connections for five processes: ten in use and ten idle."""
+    """A server with enough connections for five processes, and few for others to take."""
     postgres.end()
-    postgres.start("max_connections=100")
+    postgres.start("max_connections=50")
     try:
         yield postgres
     finally:
@@ -85,7 +85,7 @@ class Strangers:
 
 
 def test_workers_wait_for_a_server_without_a_free_connection(cramped: Postgres, clockwork: Crew) -> None:
-    business = Business(clockwork, 40)
+    business = Business(clockwork, 20)
     strangers = Strangers(cramped)
     until(strangers.crowd_out)
     until(lambda: all("TooManyConnectionsError" in worker.said() for worker in business.workers))
@@ -106,9 +106,9 @@ def proxy(postgres: Postgres, clockwork: Crew) -> Iterator[Proxy]:
         proxy.close()
 
 
-@pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [10, pytest.param(400, marks=pytest.mark.slow)])
 def test_lost_and_truncated_replies_lose_no_job_or_tick(clockwork: Crew, proxy: Proxy, times: int) -> None:
-    business = Business(clockwork, 40)
+    business = Business(clockwork, 20)
     proxy.mood = "swallow"
     until(lambda: proxy.struck >= times, 5 * times)
     proxy.mood = "torn"

@@ -75,17 +75,17 @@ def stop(developing: Any) -> None:
     assert developing.end()[0] == 0
 
 
-def test_dev_restarts_for_a_file_the_app_imports_and_for_no_other(developing: Any, folder: Path) -> None:
+def test_dev_restarts_for_each_file_the_app_has_imported_and_for_no_other(
+    developing: Any, folder: Path, cli: Any, until: Any
+) -> None:
     (folder / "strange.py").write_text("WORD = 'stranger'\n")
     (folder / "new.py").write_text("")
     (folder / "near.py").write_text("WORD = 'nearer'\n")
     assert "restarting: near.py changed" in developing.logged("restarting:")
     developing.line("running on")
-    stop(developing)
     assert len(restarts(developing)) == 1
 
-
-def test_dev_restarts_for_a_file_that_was_imported_later(developing: Any, folder: Path, cli: Any, until: Any) -> None:
+    # A file that was imported later.
     job = cli("enqueue", "--app", "chat:app", "late").stdout.split()[0]
     until(lambda: "completed" in cli("jobs", "show", job, "--app", "chat:app").stdout)
     # The report follows within a second; a file that is written before it counts, too.
@@ -93,6 +93,7 @@ def test_dev_restarts_for_a_file_that_was_imported_later(developing: Any, folder
     assert "restarting: lazy.py changed" in developing.logged("restarting:")
     developing.line("running on")
     stop(developing)
+    assert len(restarts(developing)) == 2
 
 
 def test_dev_restarts_once_for_a_burst_of_changes(developing: Any, folder: Path) -> None:
@@ -108,10 +109,14 @@ def test_dev_restarts_once_for_a_burst_of_changes(developing: Any, folder: Path)
     assert len(restarts(developing)) == 1
 
 
-def test_dev_limits_the_log_lines_of_a_job_but_shows_its_error(developing: Any, cli: Any) -> None:
+def test_dev_limits_the_log_lines_of_a_job_but_shows_its_error_and_a_repeated_line_once(
+    developing: Any, cli: Any
+) -> None:
     job = cli("enqueue", "--app", "chat:app", "chatter", "lines=400").stdout.split()[0]
     developing.logged("an error after all")
     summary = developing.logged("more lines from chatter")
+    cli("enqueue", "--app", "chat:app", "parrot")
+    assert "… 499 more lines from parrot" in developing.logged("more lines from parrot")
     stop(developing)
     shown = [line for line in developing.errors() if re.search(r"(line|mine) \d+", line)]
     assert 1 <= len(shown) <= 100
@@ -119,28 +124,18 @@ def test_dev_limits_the_log_lines_of_a_job_but_shows_its_error(developing: Any, 
     hidden = sum(int(found[1].replace(",", "")) for line in developing.errors()
                  if (found := re.search(r"… ([\d,]+) more lines? from chatter", line)))  # fmt: skip
     assert len(shown) + hidden == 800
-
-
-def test_dev_shows_a_repeated_log_line_once(developing: Any, cli: Any) -> None:
-    cli("enqueue", "--app", "chat:app", "parrot")
-    assert "… 499 more lines from parrot" in developing.logged("more lines from parrot")
-    stop(developing)
     assert len([line for line in developing.errors() if "the same again" in line]) == 1
 
 
-def test_dev_all_lines_option_shows_every_log_line(process: Any, folder: Path, cli: Any) -> None:
-    developing = process("dev", "chat:app", "--port", "0", "--no-auth", "--all-lines", "--no-reload")
-    developing.line("running on")
-    cli("enqueue", "--app", "chat:app", "chatter", "lines=50")
-    developing.logged("an error after all")
-    stop(developing)
-    assert len([line for line in developing.errors() if re.search(r"(line|mine) \d+", line)]) == 100
-
-
-def test_dev_prints_a_sign_in_link_and_how_to_stop(process: Any, folder: Path) -> None:
-    developing = process("dev", "chat:app", "--port", "0", "--no-reload")
+def test_dev_prints_a_sign_in_link_and_how_to_stop_and_all_log_lines_if_asked(
+    process: Any, folder: Path, cli: Any
+) -> None:
+    developing = process("dev", "chat:app", "--port", "0", "--all-lines", "--no-reload")
     link = developing.line("Open http://127.0.0.1:")
     assert re.fullmatch(r"Open http://127\.0\.0\.1:\d+/#token=\S+ \(it signs you in: once, within an hour\)", link)
     developing.line("running on sqlite:///jobs.db, 4 tasks")
     developing.line("Ctrl-C stops it")
+    cli("enqueue", "--app", "chat:app", "chatter", "lines=50")
+    developing.logged("an error after all")
     stop(developing)
+    assert len([line for line in developing.errors() if re.search(r"(line|mine) \d+", line)]) == 100

@@ -53,7 +53,7 @@ def key(cli: Callable[..., Any], shop: str) -> dict[str, str]:
 # server
 
 
-def test_server_accepts_keys_and_stops_on_a_signal(process, shop, key):
+def test_a_server_with_keys_accepts_them_prints_no_token_and_stops_on_a_signal(process, shop, key):
     serving = process("server", shop, "--port", "0")
     at = address(serving.line("serving sqlite:///jobs.db on"))
     assert httpx.get(f"{at}/api/v1/queues").status_code == 401
@@ -61,6 +61,7 @@ def test_server_accepts_keys_and_stops_on_a_signal(process, shop, key):
     serving.signal(signal.SIGTERM)
     code, out, errors = serving.end()
     assert (code, out.splitlines()[-1], errors) == (0, "server stopped", "")
+    assert "token" not in out
 
 
 def test_first_start_prints_a_single_use_token(process, shop):
@@ -71,12 +72,6 @@ def test_first_start_prints_a_single_use_token(process, shop):
     assert made.status_code == 201
     again = httpx.post(f"{at}/api/v1/keys", headers=token(welcome), json={"name": "other", "role": "admin"})
     assert again.status_code == 401
-
-
-def test_a_server_with_keys_prints_no_token(process, shop, key):
-    serving = process("server", shop, "--port", "0")
-    serving.line("serving")
-    assert "token" not in "".join(serving.seen)
 
 
 def test_a_request_in_progress_is_answered_after_sigterm(process, shop, key):
@@ -136,17 +131,11 @@ def developing(process: Callable[..., Any], shop: str) -> Any:
     return process("dev", shop, "--port", "0", "--no-auth")
 
 
-def test_dev_runs_jobs_and_serves(developing, cli, shop, enqueued, until):
+def test_dev_runs_jobs_and_serves_also_after_its_worker_was_stopped(developing, cli, shop, enqueued, until):
     at = address(developing.line("running on sqlite:///jobs.db"))
     job = enqueued("add", "a=1")
     assert httpx.get(f"{at}/api/v1/queues").status_code == 200
     until(lambda: "completed" in cli("jobs", "show", job, "--app", shop).stdout)
-    developing.signal(signal.SIGTERM)
-    assert developing.end()[0] == 0
-
-
-def test_dev_keeps_serving_after_its_worker_was_stopped(developing, cli, shop, until):
-    at = address(developing.line("running on"))
     (worker,) = httpx.get(f"{at}/api/v1/workers").json()["items"]
     answer = httpx.post(f"{at}/api/v1/workers/{worker['id']}/stop")
     assert (answer.status_code, answer.json()["state"]) == (200, "stopping")

@@ -11,7 +11,7 @@ from mainspring.testing.plugin import MAX_TEST_SECONDS
 pytest.register_assert_rewrite("golden.trial")
 
 # The groups of the contract in which releases of Python may differ: threads, encoding, transactions.
-CORE = ("lifecycle", "enqueue", "claim", "claim_expiry", "finish", "fire", "report", "documents", "lists")
+CORE = ("lifecycle", "enqueue", "claim", "claim_expiry", "finish", "fire", "report", "documents")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

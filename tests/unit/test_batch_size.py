@@ -25,8 +25,8 @@ def test_batch_size_of_small_jobs_grows_to_its_maximum() -> None:
 
 
 def test_batch_size_of_large_jobs_shrinks_to_one() -> None:
-    size, large = BatchSize(500), job(BATCH_BYTES)
-    for _ in range(6):
+    size, large = BatchSize(4), job(BATCH_BYTES)
+    for _ in range(4):
         size.learn([large] * size.jobs)
     assert size.jobs == 1
     assert bytes_of(large) > BATCH_BYTES

@@ -77,7 +77,7 @@ def slow(rule: Calendar, start: datetime, end: datetime) -> list[datetime]:
     return sorted(found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(places, rules, texts, st.booleans(), st.integers(0, 4 * 24 * 60))
 def test_calendar_agrees_with_the_slow_evaluator_around_clock_changes(
     place: tuple[str, date], days: dict[str, int], times: list[str], anchored: bool, later: int
@@ -94,7 +94,7 @@ def test_calendar_agrees_with_the_slow_evaluator_around_clock_changes(
     assert found == expected or (expected is None and found > start + 8 * DAY)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(places, rules, texts, st.integers(0, 8 * 24 * 3600), st.integers(0, 30 * 24 * 3600), st.integers(0, 20))
 def test_count_and_latest_agree_with_next(
     place: tuple[str, date], days: dict[str, int], times: list[str], start: int, length: int, limit: int

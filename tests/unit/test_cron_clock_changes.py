@@ -129,7 +129,7 @@ def test_cron_agrees_with_the_slow_evaluator_around_clock_changes(expr: str, pla
     assert found == Slow(expr, zone).ticks(after, until)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(expressions, near_changes(), st.integers(0, 999_999))
 def test_cron_next_is_strictly_later_and_monotonic(expr: str, place: tuple[str, datetime], micros: int) -> None:
     zone, after = place

@@ -103,14 +103,11 @@ def test_a_fingerprint_of_rich_types_is_the_same_everywhere() -> None:
 
 def test_a_fingerprint_does_not_depend_on_the_hash_seed() -> None:
     program = "import test_fingerprint as t; print(t.arguments(t.rich).fingerprint)"
-    made = {
-        subprocess.run(
-            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True, check=True, timeout=60, text=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }  # fmt: skip
-    assert made == {arguments(rich).fingerprint}
+    made = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True, check=True, timeout=60, text=True,
+    ).stdout.strip()  # fmt: skip
+    assert made == arguments(rich).fingerprint
 
 
 def typed(hint: Any) -> Arguments:

@@ -61,7 +61,7 @@ def test_virtual_run_takes_a_bounded_number_of_calls(base: float) -> None:
     assert base < 700
 
 
-@pytest.mark.parametrize(("schedules", "minutes"), [(2, 600), (40, 30)])
+@pytest.mark.parametrize(("schedules", "minutes"), [(2, 300), (40, 15)])
 def test_virtual_runs_cost_grows_linearly(base: float, schedules: int, minutes: int) -> None:
     assert calls_of(schedules, minutes) < 1.1 * base
 

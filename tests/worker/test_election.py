@@ -116,7 +116,7 @@ class Election:
             assert mine == [(term, leading) for term, _ in mine[::2] for leading in (True, False)][: len(mine)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(acts, max_size=40))
 def test_at_most_one_candidate_leads_under_random_faults(plan: list[tuple[str, int, Any]]) -> None:
     asyncio.run(Election("memory://").play(plan))

@@ -12,6 +12,12 @@ from mainspring.events import JobEnded, JobStarted
 from mainspring.testing import Recorder, VirtualClock
 
 
+@pytest.fixture
+def url() -> str:
+    """What interrupts a run knows of no store."""
+    return "memory://"
+
+
 async def endings(app: Mainspring, id: str) -> list[str]:
     return [str(run.ending) for run in await app.executions.list(job_id=id)]
 

@@ -16,6 +16,13 @@ from mainspring.records.worker import WorkerInfo
 from mainspring.task.interruption import Interrupted
 from mainspring.testing import Recorder, VirtualClock
 
+
+@pytest.fixture
+def url() -> str:
+    """Slots know of no store."""
+    return "memory://"
+
+
 BOUND = 10.0
 Leaky = Callable[[Mainspring], Task[[], Any]]
 

@@ -82,9 +82,7 @@ async def test_many_postponed_jobs_do_not_block_other_jobs(url: str, clock: Virt
         assert 300 <= tries <= 450  # of about 900 that their delays would have made
 
 
-async def test_a_postponed_job_runs_once_on_a_worker_with_its_version(
-    url: str, clock: VirtualClock, tmp_path: Path
-) -> None:
+async def test_a_postponed_job_runs_once_on_a_worker_with_its_version(clock: VirtualClock, tmp_path: Path) -> None:
     """Two apps of two releases on one file; two memory stores would be separate."""
     old, new = (Mainspring(f"sqlite:///{tmp_path}/shared.db", clock=clock) for _ in range(2))
     ran: list[str] = []
@@ -174,8 +172,9 @@ async def test_redrive_with_arguments_that_fit_completes_a_postponed_job(clock: 
         assert await handle.result() == 3
 
 
-async def test_arguments_edited_by_an_app_without_the_code_have_no_fingerprint(url: str, clock: VirtualClock,
-                                                                              tmp_path: Path) -> None:  # fmt: skip
+async def test_arguments_edited_by_an_app_without_the_code_have_no_fingerprint(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
     place = f"sqlite:///{tmp_path}/shared.db"
     app, client = Mainspring(place, clock=clock), Mainspring(place, clock=clock)
     async with app, client:
@@ -375,8 +374,7 @@ async def test_a_schedule_of_an_older_release_fires_jobs_that_are_postponed(
         assert (job.state, job.failure and job.failure.type) == (State.PENDING, "VersionSkew")
 
 
-async def test_a_changed_task_does_not_redefine_an_unchanged_schedule(url: str, clock: VirtualClock,
-                                                                             tmp_path: Path) -> None:  # fmt: skip
+async def test_a_changed_task_does_not_redefine_an_unchanged_schedule(clock: VirtualClock, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/shared.db"
     rows = []
     for optional in (False, True):

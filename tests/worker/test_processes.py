@@ -64,8 +64,8 @@ async def test_a_child_runs_one_job_after_the_other(pool: ProcessPool) -> None:
 
 async def test_calls_at_the_same_time_never_share_a_child(pool: ProcessPool) -> None:
     for _ in range(5):
-        assert len(set(await asyncio.gather(*(call(pool, jobs.pid) for _ in range(4))))) == 4
-    assert len(children()) >= 4
+        assert len(set(await asyncio.gather(*(call(pool, jobs.pid) for _ in range(3))))) == 3
+    assert len(children()) >= 3
 
 
 async def test_a_child_is_replaced_after_its_maximum_of_runs(
@@ -89,7 +89,7 @@ async def test_memory_kept_by_a_functions_first_run_is_no_leak(pool: ProcessPool
 
 
 async def test_children_not_needed_for_a_minute_end(pool: ProcessPool, clock: VirtualClock) -> None:
-    pids = await asyncio.gather(*(call(pool, jobs.pid) for _ in range(3)))
+    pids = await asyncio.gather(*(call(pool, jobs.pid) for _ in range(2)))
     await clock.elapse(seconds=REAP_EVERY_SECONDS)
     assert set(pids) <= children()
     last = await call(pool, jobs.pid)
@@ -153,8 +153,8 @@ async def test_crashes_do_not_harm_other_children(pool: ProcessPool) -> None:
     ]
     for poison in poisons:
         bad = asyncio.create_task(pool.call(poison, print))
-        good = [call(pool, jobs.add, a=n) for n in range(10)]
-        assert await asyncio.gather(*good) == list(range(1, 11))
+        good = [call(pool, jobs.add, a=n) for n in range(3)]
+        assert await asyncio.gather(*good) == [1, 2, 3]
         assert isinstance(await bad, ProcessDiedMessage | Raised)
 
 

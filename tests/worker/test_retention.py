@@ -372,13 +372,16 @@ async def test_the_worker_continues_pruning_whatever_the_archive_hook_raises(
     assert f"it raised {type(error).__name__}" in caplog.text
 
 
-async def test_large_jobs_are_pruned_a_few_at_a_time(app: Mainspring, clock: VirtualClock) -> None:
+async def test_large_jobs_are_pruned_a_few_at_a_time(
+    app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Jobs as an earlier release accepted them: never all of them in memory at once."""
+    monkeypatch.setattr("mainspring.worker.batch_size.BATCH_BYTES", 1 << 20)
     sizes = list[int]()
     app.archive(lambda leaving: sizes.append(len(leaving)))
     work(app, retention=Retention(0, DAY))
     async with app:
-        old = [replace(app.tasks["work"].job(), metadata={"old": "x" * (2 << 20)}) for _ in range(40)]
+        old = [replace(app.tasks["work"].job(), metadata={"old": "x" * (1 << 17)}) for _ in range(40)]
         await (await app.connect()).enqueue(old, now=clock.now())
         await app.drain()
         clock.advance(days=2)

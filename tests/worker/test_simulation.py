@@ -51,18 +51,20 @@ from simulation.watch import Watch
 PAGE = Path(__file__).parent.parent.parent / "docs" / "simulation.md"
 FOUND = {name: (int(seed), rule) for name, seed, rule in re.findall(r"^\| `([\w-]+)` .*\| (\d+) \| (\w+) \|$",
          PAGE.read_text(), re.MULTILINE)}  # fmt: skip
-SEEDS = range(100, 130)
+DOCUMENTED = sorted({seed for seed, _ in FOUND.values()})
+SEEDS = [*DOCUMENTED, *range(112, 120)]
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> list[Verdict]:
+    """The stories of these seeds without a bug: the documented ones break no rule then either."""
     return [simulate(seed) for seed in SEEDS]
 
 
 # the engine
 
 
-def test_engine_breaks_no_rule_in_thirty_seeds(verdicts: list[Verdict]) -> None:
+def test_engine_breaks_no_rule_in_twenty_seeds(verdicts: list[Verdict]) -> None:
     assert [verdict.report() for verdict in verdicts if not verdict.fine] == []
 
 
@@ -70,11 +72,6 @@ def test_engine_breaks_no_rule_in_thirty_seeds(verdicts: list[Verdict]) -> None:
 def test_planted_bug_is_found_by_its_documented_seed(bug: str) -> None:
     seed, rule = FOUND[bug]
     assert [violation.rule for violation in simulate(seed, bug).violations[:1]] == [rule]
-
-
-@pytest.mark.parametrize("seed", sorted({seed for seed, _ in FOUND.values()}))
-def test_documented_seeds_are_fine_without_a_bug(seed: int) -> None:
-    assert simulate(seed).violations == []
 
 
 def test_each_rule_has_a_planted_bug() -> None:
@@ -104,8 +101,8 @@ def test_draw_is_deterministic() -> None:
 
 def test_story_of_a_seed_does_not_depend_on_the_hash_seed(verdicts: list[Verdict]) -> None:
     """Other leases, or another order of two events at one instant, would change the digest."""
-    seeds = SEEDS[:5]
-    code = f"from simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
+    seeds = SEEDS[:3]
+    code = f"from simulation import simulate; print(*(simulate(n).digest for n in {seeds}))"
     environ = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": os.pathsep.join(sys.path)}
     other = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert other.stdout.split() == [str(verdict.digest) for verdict in verdicts[: len(seeds)]], other.stderr
@@ -118,7 +115,7 @@ def test_simulate_restores_the_ids_of_the_process() -> None:
 
 
 def test_plans_have_every_kind_of_move() -> None:
-    moves = [move for seed in SEEDS for move in draw(seed).moves]
+    moves = [move for seed in range(100, 130) for move in draw(seed).moves]
     kinds = {type(move).__name__ for move in moves}
     assert kinds == {
         "Start", "Crash", "Stop", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "CrashAtFiring", "Arrange",
@@ -200,8 +197,8 @@ def test_command_fails_if_a_rule_is_broken_or_a_bug_is_not_found() -> None:
 
 
 def test_command_runs_seeds_in_several_processes() -> None:
-    fine = CliRunner().invoke(main, ["--seeds", "4", "--from", "100", "--processes", "2"])
-    assert (fine.exit_code, "4 of 4 seeds, 0 failed" in fine.output) == (0, True)
+    fine = CliRunner().invoke(main, ["--seeds", "2", "--from", "100", "--processes", "2"])
+    assert (fine.exit_code, "2 of 2 seeds, 0 failed" in fine.output) == (0, True)
 
 
 # parts of the simulation

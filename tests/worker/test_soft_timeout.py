@@ -17,6 +17,13 @@ from mainspring.records.run import Ending
 from mainspring.task.interruption import Interrupted
 from mainspring.testing import Recorder, VirtualClock
 
+
+@pytest.fixture
+def url() -> str:
+    """What interrupts a run knows of no store."""
+    return "memory://"
+
+
 BOUND = 10.0
 
 
