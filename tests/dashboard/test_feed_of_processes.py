@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 from scenery import shown
 from visit import Visits
 
@@ -93,9 +93,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield STARTS[commands](stack, tmp_path, store)
 
 
-def open_page(visit: Visits, url: str) -> Page:
-    context = visit.browser()
-    context.add_init_script(NO_POLLING)
+def open_page(context: BrowserContext, url: str) -> Page:
     page = context.new_page()
     page.goto(url)
     shown(page)
@@ -116,11 +114,13 @@ def row_of(page: Page, id: str) -> Locator:
 
 
 def test_open_pages_follow_jobs_and_actions_over_the_live_feed(visit: Visits, address: str, tmp_path: Path) -> None:
-    jobs, queues = open_page(visit, f"{address}/jobs"), open_page(visit, f"{address}/queues")
+    context = visit.browser()
+    context.add_init_script(NO_POLLING)
+    jobs, queues = open_page(context, f"{address}/jobs"), open_page(context, f"{address}/queues")
     id = enqueue(address, "first")
     row = row_of(jobs, id)
     expect(row).to_contain_text("running")
-    one = open_page(visit, f"{address}/jobs/{id}")
+    one = open_page(context, f"{address}/jobs/{id}")
     state, why = one.get_by_role("main").get_by_role("status").first, one.get_by_role("region", name="Why")
 
     (tmp_path / "first.1").touch()
