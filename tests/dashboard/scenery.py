@@ -48,9 +48,8 @@ def shown(page: Page) -> Locator:
     return main
 
 
-def follow(page: Page, live: Live, path: str) -> Locator:
+def follow(page: Page, url: str) -> Locator:
     """Goes to another page as a link does, without loading the files again; returns what `shown` does."""
-    url = live.address + path
     if page.url != url:
         page.get_by_role("main").get_by_role("heading", level=1).evaluate(FOLLOW, url)
         expect(page.locator("[data-left]")).to_have_count(0)

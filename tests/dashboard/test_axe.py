@@ -54,7 +54,7 @@ def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(
     found: list[str] = []
     wide: dict[str, int] = {}
     for address in addresses:
-        follow(page, live, address)
+        follow(page, live.address + address)
         found += in_both_schemes(page)
         page.set_viewport_size(PHONE)
         width = page.evaluate("document.documentElement.scrollWidth")
@@ -76,6 +76,6 @@ def test_pages_of_an_empty_store_are_accessible(visit: Visits, empty: Live) -> N
     page = visit(empty, role="admin")
     found: list[str] = []
     for address in LISTS:
-        follow(page, empty, address)
+        follow(page, empty.address + address)
         found += faults(page)
     assert not found, "\n".join(found)

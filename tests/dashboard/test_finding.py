@@ -75,10 +75,10 @@ def test_tabs_count_the_jobs_of_any_filter(visit: Visits, live: Live, found: dic
 def test_search_terms_find_jobs(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/queues")
     for words, names in WORDS.items():
-        follow(page, live, "/jobs")
+        follow(page, f"{live.address}/jobs")
         search(page, words)
         seen(page, found, *names)
-        follow(page, live, "/queues")
+        follow(page, f"{live.address}/queues")
 
 
 def test_a_search_for_an_unknown_state_shows_a_message_and_an_id_opens_its_job(

@@ -65,7 +65,7 @@ def unharmed(page: Page) -> None:
 def test_hostile_strings_in_lists_stay_text_and_names_are_shown_unchanged(visit: Visits, hostile: Hostile) -> None:
     page = visit(hostile, role="admin")
     for path in LISTS:
-        main = follow(page, hostile, path)
+        main = follow(page, hostile.address + path)
         unharmed(page)
         for name in TOLD if path in ("/queues", "/schedules", "/jobs") else ():
             expect(main.get_by_text(name).first).to_be_visible()
@@ -79,7 +79,7 @@ def test_the_job_page_shows_hostile_log_lines_errors_and_cancel_reasons_as_text(
     for name in TOLD:
         expect(page.get_by_role("log")).to_contain_text(name)
     for id, words in ((hostile.dead, NAMES[2]), (hostile.cancelled, NAMES[1])):
-        page.goto(f"{hostile.address}/jobs/{id}")
+        follow(page, f"{hostile.address}/jobs/{id}")
         unharmed(page)
         expect(page.get_by_role("main")).to_contain_text(words)
 
@@ -89,7 +89,7 @@ def test_schedules_queues_and_workers_with_hostile_names_have_pages(visit: Visit
     named = [("schedules", name) for name in NAMES] + [("queues", name) for name in TOLD]
     for noun, name in [*named, ("workers", hostile.worker.id)]:
         path = f"/{noun}/{quote(name, safe='')}"
-        follow(page, hostile, path)
+        follow(page, hostile.address + path)
         unharmed(page)
         expect(page.get_by_role("heading", level=1)).to_contain_text(name)
         loaded, plain = (page.request.get(hostile.address + one).text() for one in (path, f"/{noun}/plain"))

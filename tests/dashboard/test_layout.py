@@ -33,7 +33,7 @@ def test_queue_and_worker_cards_on_a_phone_begin_with_the_name(visit: Visits, li
     live.enqueue("send_email", "ada@example.org")
     page = visit(live, "/queues", viewport=PHONE)
     for path in ("/queues", "/workers"):
-        card = follow(page, live, path).locator("tbody tr").first
+        card = follow(page, live.address + path).locator("tbody tr").first
         ((left,),) = edges(card, "x")
         ((name,),) = edges(card.get_by_role("link").first, "x")
         assert name - left < 20, path
@@ -81,6 +81,6 @@ def test_the_window_selector_fills_the_width_of_a_phone(visit: Visits, live: Liv
     page = visit(live, "/", viewport=PHONE)
     for path in ("/", "/queues"):
         ((left, width),) = edges(
-            follow(page, live, path).get_by_role("group", name="Figures of the last"), "x", "width"
+            follow(page, live.address + path).get_by_role("group", name="Figures of the last"), "x", "width"
         )
         assert abs(left + width + left - PHONE["width"]) < 1, path

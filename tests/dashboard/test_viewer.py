@@ -41,7 +41,7 @@ def test_a_viewer_sees_no_action_on_any_page(visit: Visits, live: Live, addresse
     for address in addresses:
         if address.startswith(FOR_ADMINS):
             continue
-        follow(page, live, address)
+        follow(page, live.address + address)
         found += acts(page)
     assert found == []
 
@@ -49,7 +49,7 @@ def test_a_viewer_sees_no_action_on_any_page(visit: Visits, live: Live, addresse
 def test_an_operator_sees_actions_on_pages(visit: Visits, live: Live, addresses: list[str]) -> None:
     page = visit(live, "/jobs", role="operator")
     for address in ("/jobs", "/queues", "/schedules/nightly"):
-        follow(page, live, address)
+        follow(page, live.address + address)
         assert acts(page)
 
 

@@ -94,7 +94,7 @@ def test_time_zones_with_the_same_time_share_a_column(visit: Visits, live: Live,
     for tz, heads in HEADS[viewer].items():
         name = f"{tz} {viewer}".replace("/", "-")
         live.do(live.app.schedules.create(name, cron("0 9 * * *", tz=tz), "sync_crm"))
-        ticks = follow(page, live, f"/schedules/{quote(name)}").get_by_role("table").first
+        ticks = follow(page, f"{live.address}/schedules/{quote(name)}").get_by_role("table").first
         assert ticks.get_by_role("columnheader").all_inner_texts() == heads
 
 
@@ -119,7 +119,9 @@ def test_a_failure_shows_its_message_and_links_to_its_group(visit: Visits, live:
     page.get_by_role("link", name=kind, exact=True).click()
     row = shown(page).get_by_role("row").filter(has_text=id[:18])
     expect(row).to_contain_text(said)
-    expect(follow(page, live, "/dead").get_by_role("region", name="the CRM does not answer: …")).to_contain_text(said)
+    expect(
+        follow(page, f"{live.address}/dead").get_by_role("region", name="the CRM does not answer: …")
+    ).to_contain_text(said)
 
 
 def test_the_window_title_has_the_number_of_problems(visit: Visits, live: Live) -> None:
