@@ -97,9 +97,14 @@ def open_page(context: BrowserContext, url: str) -> Page:
     page = context.new_page()
     page.goto(url)
     shown(page)
-    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    listens(page)
     page.evaluate("window.stayed = true")
     return page
+
+
+def listens(page: Page) -> None:
+    """Waits for the stream of a page that shows its data."""
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
 
 
 def enqueue(address: str, name: str) -> str:
@@ -123,6 +128,7 @@ def test_open_pages_follow_jobs_and_actions_over_the_live_feed(visit: Visits, ad
     pause = other.get_by_role("button", name="Pause queue guided")
     expect(pause).to_be_visible()
     follow(other, f"{address}/jobs/{id}")
+    listens(other)
     state, why = other.get_by_role("main").get_by_role("status").first, other.get_by_role("region", name="Why")
 
     (tmp_path / "first.1").touch()
@@ -136,12 +142,14 @@ def test_open_pages_follow_jobs_and_actions_over_the_live_feed(visit: Visits, ad
     expect(why).to_contain_text("the disk is full")
 
     follow(other, f"{address}/queues")
+    listens(other)
     pause.click()
     other.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
     expect(other.get_by_role("row").filter(has_text="guided")).to_contain_text("paused")
     waiting = enqueue(address, "second")
     expect(row_of(jobs, waiting)).to_contain_text("pending")
     follow(other, f"{address}/jobs/{waiting}")
+    listens(other)
     other.get_by_role("button", name="Cancel", exact=True).click()
     other.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(state).to_have_text("cancelled")
