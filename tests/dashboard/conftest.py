@@ -4,6 +4,7 @@
   `live.do(live.app.queues.pause("mail"))`, `live.cue("name", "progress", 3, 10)`. Its tasks are in stories.py.
 - `visit`: a page (visit.py): `page = visit(live, "/jobs", role="viewer")`. A test fails at its end if a page has logged
   an error or a warning, opened a dialog, broken its policy or missed a request, unless `visit.expects("…")` said so.
+- `follow`: the next page of a visit, as by a link (scenery.py): a fraction of the work of `page.goto`.
 
 Find elements as a user who sees or hears the page does: by role and name. Do not sleep: expect() waits.
 """

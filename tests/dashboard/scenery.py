@@ -10,6 +10,13 @@ from mainspring import cron, every
 # Pages whose address has no id or name.
 LISTS = ("/", "/jobs", "/schedules", "/queues", "/dead", "/workers", "/audit", "/keys", "/webhooks", "/settings")
 
+# Marks the heading of the page that is left, which the next page replaces.
+FOLLOW = """(heading, url) => {
+  heading.dataset.left = "";
+  history.pushState(null, "", url);
+  dispatchEvent(new PopStateEvent("popstate"));
+}"""
+
 
 def furnish(live: Live) -> list[str]:
     """The addresses of all pages, including those of a running and of a failed job."""
@@ -39,3 +46,11 @@ def shown(page: Page) -> Locator:
     expect(main.get_by_role("heading", level=1)).to_be_visible()
     expect(main.locator("[aria-busy=true]")).to_have_count(0)
     return main
+
+
+def follow(page: Page, url: str) -> Locator:
+    """Goes to another page as a link does, without loading the files again; returns what `shown` does."""
+    if page.url != url:
+        page.get_by_role("main").get_by_role("heading", level=1).evaluate(FOLLOW, url)
+        expect(page.locator("[data-left]")).to_have_count(0)
+    return shown(page)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from live import Live
 from playwright.sync_api import Page, ViewportSize
-from scenery import LISTS, furnish, shown
+from scenery import LISTS, follow, furnish
 from visit import Visits
 
 AXE = (Path(__file__).parent / "vendor" / "axe.js").read_text(encoding="utf-8")
@@ -54,8 +54,7 @@ def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(
     found: list[str] = []
     wide: dict[str, int] = {}
     for address in addresses:
-        page.goto(live.address + address)
-        shown(page)
+        follow(page, live.address + address)
         found += in_both_schemes(page)
         page.set_viewport_size(PHONE)
         width = page.evaluate("document.documentElement.scrollWidth")
@@ -77,7 +76,6 @@ def test_pages_of_an_empty_store_are_accessible(visit: Visits, empty: Live) -> N
     page = visit(empty, role="admin")
     found: list[str] = []
     for address in LISTS:
-        page.goto(empty.address + address)
-        shown(page)
+        follow(page, empty.address + address)
         found += faults(page)
     assert not found, "\n".join(found)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
-from scenery import shown
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+from scenery import follow, shown
 from visit import Visits
 
 from servers import Postgres, Redis
@@ -93,15 +93,18 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield STARTS[commands](stack, tmp_path, store)
 
 
-def open_page(visit: Visits, url: str) -> Page:
-    context = visit.browser()
-    context.add_init_script(NO_POLLING)
+def open_page(context: BrowserContext, url: str) -> Page:
     page = context.new_page()
     page.goto(url)
     shown(page)
-    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    listens(page)
     page.evaluate("window.stayed = true")
     return page
+
+
+def listens(page: Page) -> None:
+    """Waits for the stream of a page that shows its data."""
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
 
 
 def enqueue(address: str, name: str) -> str:
@@ -116,12 +119,17 @@ def row_of(page: Page, id: str) -> Locator:
 
 
 def test_open_pages_follow_jobs_and_actions_over_the_live_feed(visit: Visits, address: str, tmp_path: Path) -> None:
-    jobs, queues = open_page(visit, f"{address}/jobs"), open_page(visit, f"{address}/queues")
+    context = visit.browser()
+    context.add_init_script(NO_POLLING)
+    jobs, other = open_page(context, f"{address}/jobs"), open_page(context, f"{address}/queues")
     id = enqueue(address, "first")
     row = row_of(jobs, id)
     expect(row).to_contain_text("running")
-    one = open_page(visit, f"{address}/jobs/{id}")
-    state, why = one.get_by_role("main").get_by_role("status").first, one.get_by_role("region", name="Why")
+    pause = other.get_by_role("button", name="Pause queue guided")
+    expect(pause).to_be_visible()
+    follow(other, f"{address}/jobs/{id}")
+    listens(other)
+    state, why = other.get_by_role("main").get_by_role("status").first, other.get_by_role("region", name="Why")
 
     (tmp_path / "first.1").touch()
     expect(row).to_contain_text("retrying")
@@ -133,15 +141,18 @@ def test_open_pages_follow_jobs_and_actions_over_the_live_feed(visit: Visits, ad
     expect(state).to_have_text("dead")
     expect(why).to_contain_text("the disk is full")
 
-    queues.get_by_role("button", name="Pause queue guided").click()
-    queues.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
-    expect(queues.get_by_role("row").filter(has_text="guided")).to_contain_text("paused")
+    follow(other, f"{address}/queues")
+    listens(other)
+    pause.click()
+    other.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
+    expect(other.get_by_role("row").filter(has_text="guided")).to_contain_text("paused")
     waiting = enqueue(address, "second")
     expect(row_of(jobs, waiting)).to_contain_text("pending")
-    one.goto(f"{address}/jobs/{waiting}")
-    one.get_by_role("button", name="Cancel", exact=True).click()
-    one.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    follow(other, f"{address}/jobs/{waiting}")
+    listens(other)
+    other.get_by_role("button", name="Cancel", exact=True).click()
+    other.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(state).to_have_text("cancelled")
     expect(row_of(jobs, waiting)).to_contain_text("cancelled")
     assert jobs.evaluate("window.stayed") is True
-    assert queues.evaluate("window.stayed") is True
+    assert other.evaluate("window.stayed") is True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from live import Live
 from playwright.sync_api import Locator, expect
-from scenery import shown
+from scenery import follow, shown
 from visit import Visits
 
 from mainspring import every
@@ -13,8 +13,8 @@ PHONE = {"width": 390, "height": 844}
 
 
 def edges(found: Locator, *names: str) -> list[tuple[float, ...]]:
-    boxes = [one.bounding_box() for one in found.all()]
-    return [tuple(dict(box)[name] for name in names) for box in boxes if box]  # type: ignore[misc]
+    boxes = found.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().toJSON())")
+    return [tuple(box[name] for name in names) for box in boxes if box["width"]]
 
 
 def test_audit_log_filters_are_in_one_line(visit: Visits, live: Live) -> None:
@@ -31,9 +31,9 @@ def test_buttons_in_a_table_column_have_the_same_width(visit: Visits, live: Live
 
 def test_queue_and_worker_cards_on_a_phone_begin_with_the_name(visit: Visits, live: Live) -> None:
     live.enqueue("send_email", "ada@example.org")
+    page = visit(live, "/queues", viewport=PHONE)
     for path in ("/queues", "/workers"):
-        page = visit(live, path, viewport=PHONE)
-        card = shown(page).locator("tbody tr").first
+        card = follow(page, live.address + path).locator("tbody tr").first
         ((left,),) = edges(card, "x")
         ((name,),) = edges(card.get_by_role("link").first, "x")
         assert name - left < 20, path
@@ -78,7 +78,9 @@ def test_setting_values_are_not_broken_within_a_word(visit: Visits, live: Live) 
 
 
 def test_the_window_selector_fills_the_width_of_a_phone(visit: Visits, live: Live) -> None:
+    page = visit(live, "/", viewport=PHONE)
     for path in ("/", "/queues"):
-        page = visit(live, path, viewport=PHONE)
-        ((left, width),) = edges(shown(page).get_by_role("group", name="Figures of the last"), "x", "width")
+        ((left, width),) = edges(
+            follow(page, live.address + path).get_by_role("group", name="Figures of the last"), "x", "width"
+        )
         assert abs(left + width + left - PHONE["width"]) < 1, path

@@ -17,7 +17,7 @@ def leave_traces(chromium: Chromium, live: Live) -> Any:
     visit = Visits(chromium)
     page = visit(live, "/jobs", role="admin", locale="en-US")
     shown(page)
-    page.evaluate("localStorage.setItem('left', 'behind')")
+    page.evaluate("[localStorage, sessionStorage].forEach((one) => one.setItem('left', 'behind'))")
     page.context.set_offline(True)
     context = page.context
     visit.settle()
@@ -31,7 +31,7 @@ def look_for_traces(chromium: Chromium, live: Live, lent: Any) -> None:
     assert page.context is lent
     expect(page.get_by_label("API key")).to_be_visible()
     assert page.context.cookies() == []
-    assert page.evaluate("localStorage.length") == 0
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
     sizes = page.evaluate(LOADED)
     assert sizes
     assert set(sizes) == {0}, "the files were fetched again"

@@ -6,7 +6,7 @@ import re
 
 from live import Live
 from playwright.sync_api import expect
-from scenery import shown
+from scenery import follow, shown
 from visit import Visits
 
 from mainspring import Context, every
@@ -72,10 +72,10 @@ def test_partial_jobs_and_runs_are_shown_as_partial(visit: Visits, live: Live) -
     live.do(live.app.schedules.create("tallied", every(52).weeks, "tally", kwargs={"failed": 1}))
     live.do(live.app.schedules.trigger("tallied"))
     live.do(live.app.drain(queues=["any"]))
-    page.goto(f"{live.address}/schedules/tallied")
-    expect(shown(page).get_by_role("row").filter(has_text="1 of 10 items failed")).to_contain_text("partial")
-    page.goto(live.address)
-    legend = shown(page).get_by_role("figure").filter(has_text="Runs per minute")
+    expect(
+        follow(page, f"{live.address}/schedules/tallied").get_by_role("row").filter(has_text="1 of 10 items failed")
+    ).to_contain_text("partial")
+    legend = follow(page, f"{live.address}/").get_by_role("figure").filter(has_text="Runs per minute")
     expect(legend).to_contain_text("partial 2")
     expect(legend).not_to_contain_text("cancelled")
 
@@ -86,13 +86,13 @@ def test_the_enqueuer_is_on_the_job_page_and_in_the_audit_log(visit: Visits, liv
         """async () => (await (await fetch("api/v1/jobs", { method: "POST", headers: { "Content-Type":
         "application/json" }, body: JSON.stringify({ task: "echo", arguments: { value: 1 } }) })).json())"""
     )
-    page.goto(f"{live.address}/jobs/{made['id']}")
-    facts = shown(page).get_by_role("region", name="Facts")
+    facts = follow(page, f"{live.address}/jobs/{made['id']}").get_by_role("region", name="Facts")
     expect(facts).to_contain_text("Enqueued by")
     expect(facts.get_by_role("link", name="key:operator")).to_be_visible()
     live.do(live.app.jobs.wait(made["id"], 20))
-    page.goto(f"{live.address}/audit?action=jobs.enqueue")
-    expect(shown(page).get_by_role("link", name=made["id"])).to_be_visible()
+    expect(
+        follow(page, f"{live.address}/audit?action=jobs.enqueue").get_by_role("link", name=made["id"])
+    ).to_be_visible()
 
 
 def test_the_audit_page_has_targets_in_words_and_reasons(visit: Visits, live: Live) -> None:
@@ -102,8 +102,9 @@ def test_the_audit_page_has_targets_in_words_and_reasons(visit: Visits, live: Li
         """async () => fetch("api/v1/jobs/bulk", { method: "POST", headers: { "Content-Type": "application/json" },
         body: JSON.stringify({ action: "cancel", filter: { tags: ["batch"] }, reason: "wrong list" }) })"""
     )
-    page.goto(f"{live.address}/audit?action=jobs.cancel")
-    row = shown(page).get_by_role("row").filter(has_text="jobs.cancel").first
+    row = (
+        follow(page, f"{live.address}/audit?action=jobs.cancel").get_by_role("row").filter(has_text="jobs.cancel").first
+    )
     expect(row).to_contain_text("jobs tagged batch")
     expect(row).to_contain_text("wrong list")
     expect(row).not_to_contain_text("{")

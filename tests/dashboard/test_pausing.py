@@ -6,7 +6,7 @@ import re
 
 from live import Live
 from playwright.sync_api import expect
-from scenery import shown
+from scenery import follow, shown
 from visit import Visits
 
 from mainspring import Filter, act_as
@@ -52,15 +52,14 @@ def test_a_paused_queue_is_explained_on_every_page_that_shows_it(visit: Visits, 
     timeline = page.get_by_role("region", name="Timeline")
     expect(timeline).to_contain_text("queue paused")
     expect(timeline).not_to_contain_text("waiting for a worker")
-    page.goto(f"{live.address}/queues/any")
-    expect(shown(page)).to_contain_text("paused by ada")
+    expect(follow(page, f"{live.address}/queues/any")).to_contain_text("paused by ada")
     expect(page.get_by_role("main")).to_contain_text("ticket 4711")
-    page.goto(f"{live.address}/")
-    expect(shown(page).get_by_text("Queue any is paused by ada")).to_be_visible()
+    expect(follow(page, f"{live.address}/").get_by_text("Queue any is paused by ada")).to_be_visible()
     live.do(live.app.queues.resume("any"))
     live.do(live.app.jobs.wait(id, 20))
-    page.goto(f"{live.address}/jobs/{id}")
-    expect(shown(page).get_by_role("region", name="Timeline")).to_contain_text("queue paused")
+    expect(follow(page, f"{live.address}/jobs/{id}").get_by_role("region", name="Timeline")).to_contain_text(
+        "queue paused"
+    )
 
 
 def test_a_finished_job_is_run_again_as_a_new_job(visit: Visits, live: Live) -> None:

@@ -32,7 +32,8 @@ class Visits:
 
     def __call__(self, live: Live, path: str = "/", *, role: Role | None = "operator", **options: Any) -> Page:
         """`options` are Playwright's for a context: color_scheme, viewport, java_script_enabled …"""
-        page = self._borrowed(live, **options).new_page()
+        context = self._borrowed(live, **options)
+        page = context.pages[0] if context.pages else context.new_page()
         if role is not None:
             self.sign_in(page, live, role)
         page.goto(live.address + path)
@@ -94,11 +95,15 @@ class Visits:
             context.remove_listener(event, ear)
         context.set_offline(False)
         context.clear_cookies()
-        *others, last = context.pages
-        for page in others:
-            page.close()
-        last.goto("about:blank")  # and stays open: the next page uses its process, which took some time to start
-        context.new_cdp_session(last).send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": KEPT})
+        page, *others = context.pages  # the first stays open: the next visit uses it, a new one takes twice the time
+        for other in others:
+            other.close()
+        session = context.new_cdp_session(page)
+        if page.url.startswith(origin):
+            session.send("DOMStorage.clear", {"storageId": {"securityOrigin": origin, "isLocalStorage": False}})
+        page.goto("about:blank")
+        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": KEPT})
+        session.detach()
         self._chromium.kept[key].append(context)
 
     def _said(self, message: ConsoleMessage) -> None:
