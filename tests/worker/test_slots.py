@@ -6,12 +6,14 @@ import asyncio
 import gc
 import time
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
 from mainspring import Mainspring
 from mainspring.records.job import State
 from mainspring.records.outcome import Released
+from mainspring.records.worker import Claim
 from mainspring.worker.slots import START_SECONDS, Run
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -97,6 +99,28 @@ async def test_a_task_that_cancels_itself_cancels_no_other_run(app: Mainspring) 
     states = [job.state for job in jobs]
     assert states == [State.DEAD if n in (2, 4) else State.COMPLETED for n in range(6)]
     assert {job.failure.message for job in jobs if job.failure} == {"the task cancelled itself"}
+
+
+async def test_a_claim_begins_when_half_of_the_slots_are_free(app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of one claim end without waiting: the next claim is sent before the second half of them begins."""
+    events: list[str] = []
+
+    @app.task
+    async def work() -> None:
+        events.append("run")
+
+    async with app:
+        store = await app._engine.connect()
+        claim = store.claim
+
+        async def noted(*args: Any, **options: Any) -> Claim:
+            events.append("claim")
+            return await claim(*args, **options)
+
+        monkeypatch.setattr(store, "claim", noted)
+        await app.enqueue_many([work.job() for _ in range(16)])
+        await app.worker(concurrency=8).drain()
+    assert events[:6] == ["claim", "run", "run", "run", "run", "claim"]
 
 
 async def test_a_timeout_inside_a_run_ends_its_block_only(app: Mainspring) -> None:

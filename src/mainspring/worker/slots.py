@@ -151,7 +151,7 @@ class Slots:
         assert self._loop is not None
         task = asyncio.current_task(self._loop)
         assert task is not None
-        until = self._clock.monotonic() + START_SECONDS
+        until, half = self._clock.monotonic() + START_SECONDS, self.size // 2
         ended: RunEnd
         while self._ready:
             run = self._ready.popleft()
@@ -178,7 +178,7 @@ class Slots:
                 return
             cancelled = task.cancelling() > 0
             self._ended(run, task, asyncio.CancelledError() if cancelled else ended)
-            if cancelled or self._clock.monotonic() > until:
+            if cancelled or len(self._runs) == half or self._clock.monotonic() > until:
                 break  # to begin the others in a task that is not cancelled, or after other work of the loop
         self._go_on()
 
