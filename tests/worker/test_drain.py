@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from mainspring import DeadLetter, Handle, Mainspring, State, Store, StoreUnavailable
 from mainspring.events import Event, WorkerStarted, WorkerStopped, WorkerStopping
 from mainspring.ids import JobId
+from mainspring.records.document import Document
 from mainspring.records.outcome import Outcome
-from mainspring.records.worker import Claim
+from mainspring.records.worker import Claim, WorkerInfo
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
@@ -76,6 +78,58 @@ async def test_drain_sees_what_became_due_while_a_claim_was_under_way(clock: Vir
     async with app, asyncio.timeout(10):
         await work.enqueue()
         assert await app.drain() == 2
+
+
+class LateSweep:
+    """A store that stores the outcomes of the first sweep after the first claim has found nothing."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._sweeping, self._claimed, self._stored = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def documents(self, *args: Any, **given: Any) -> list[Document]:
+        """Read before the first claim."""
+        await self._sweeping.wait()
+        return await self._store.documents(*args, **given)
+
+    async def claim(self, *args: Any, **given: Any) -> Claim:
+        claim = await self._store.claim(*args, **given)
+        self._claimed.set()
+        await self._stored.wait()
+        return claim
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        self._sweeping.set()
+        await self._claimed.wait()
+        stands = await self._store.finish(outcomes)
+        self._stored.set()
+        for _ in range(10):  # the claim is answered first
+            await asyncio.sleep(0)
+        return stands
+
+
+async def test_drain_runs_what_a_sweep_enqueued_while_a_claim_was_under_way(clock: VirtualClock) -> None:
+    store = MemoryStore(clock)
+    app = Mainspring(cast(Store, LateSweep(store)), clock=clock, max_crashes=1)
+
+    @app.dead_letter
+    async def on_death(letter: DeadLetter) -> None: ...
+
+    @app.task(max_retries=0)
+    async def work() -> None: ...
+
+    async with app, asyncio.timeout(10):
+        await work.enqueue()
+        ghost = WorkerInfo(
+            id="ghost", host="", pid=0, queues=None, tasks=("work",), concurrency=1, started_at=clock.now()
+        )
+        await store.beat(ghost, until=clock.now() + timedelta(seconds=1), now=clock.now())
+        assert len((await store.claim(None, worker="ghost", tasks=["work"], limit=1, now=clock.now())).jobs) == 1
+        clock.advance(seconds=5)
+        assert await app.drain() == 1
 
 
 async def test_drain_starts_at_most_as_many_runs_as_it_may(app: Mainspring) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Never
@@ -46,6 +47,7 @@ class OrphanRescue:
         self._clear_at: float | None = None
         self._size = BatchSize(MAX_SWEPT_JOBS)
         self._alarm = Alarm(clock)
+        self._sweeping = asyncio.Lock()
 
     def note_unknown_runs(self, unknown: set[RunKey]) -> None:
         """Records runs that the store holds for this worker and that it does not know: a claim's reply got lost.
@@ -78,7 +80,14 @@ class OrphanRescue:
             await self._alarm.wait(0.0 if more else interval * (0.75 + 0.25 * phase))
 
     async def sweep(self, store: Store) -> bool:
-        """Settles orphaned runs up to a limit; returns whether the limit was reached, so that there may be more."""
+        """Settles orphaned runs up to a limit; returns whether the limit was reached, so that there may be more.
+
+        One sweep at a time: when it returns, the one before has ended, and its runs are counted.
+        """
+        async with self._sweeping:
+            return await self._sweep(store)
+
+    async def _sweep(self, store: Store) -> bool:
         now, limit = self._clock.now(), self._size.jobs
         lost = await store.orphaned(now=now, limit=limit)
         if lost:
@@ -87,8 +96,8 @@ class OrphanRescue:
         orphans, self._orphans = sorted(self._orphans), set()
         released = await self._release(store, orphans[:MAX_SWEPT_JOBS], now)
         if lost or released:
-            self.settled += len(lost) + len(released)
             stands = await store.finish([*outcomes.values(), *(outcome for _, outcome in released)])
+            self.settled += len(lost) + len(released)
             for job in lost:
                 if job.id in stands:
                     emit_ended(self._bus, job, outcomes[job.id])
