@@ -133,6 +133,27 @@ class TestSharing(Served, Sharing):
             assert await repeated == [job.id]
             assert await all_jobs(store) == []
 
+    async def test_batch_repeated_in_part_inserts_what_is_missing(self) -> None:
+        async with self.opened() as store:
+            jobs = [new_job(), new_job(), new_job()]
+            await put(store, *jobs[:2])
+            await beat(store)
+            (run,) = (await claim(store, limit=1)).jobs
+            await finish_run(store, run, Done())
+            assert await put(store, *jobs) == [job.id for job in jobs]
+            assert [job.id for job in (await claim(store)).jobs] == [job.id for job in jobs[1:]]
+
+    async def test_batch_repeated_while_its_jobs_end_inserts_nothing(self) -> None:
+        async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
+            jobs = [new_job(), new_job()]
+            await put(store, *jobs)
+            async with other.transaction():
+                await other.execute("DELETE FROM fresh.mainspring_jobs")  # what their end does first
+                repeated = asyncio.create_task(put(store, *jobs))
+                await asyncio.wait([repeated], timeout=0.2)
+            await repeated
+            assert await all_jobs(store) == []
+
 
 class TestWithin(Served):
     async def test_a_job_enqueued_within_a_transaction_is_there_after_its_commit(self) -> None:

@@ -1,8 +1,9 @@
 """How the PostgreSQL store enqueues jobs: all jobs of a call, or none if one is refused.
 
-One job without keys is a call of the function mainspring_put, a few are one INSERT, MIN_COPY_ROWS or more are a COPY:
-these repeat the rule rules.enqueue.enqueue, and test_twin.py compares them. Jobs with keys are enqueued by the rule, in
-a transaction that locks the keys.
+One job without keys is a call of the function mainspring_put. Several are one INSERT; if they differ in id and payload
+alone, as a batch of one task does, only these are sent for each job. MIN_COPY_ROWS jobs or more that differ in more are
+a COPY. These repeat the rule rules.enqueue.enqueue, and test_twin.py compares them. Jobs with keys are enqueued by the
+rule, in a transaction that locks the keys.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Unpack
 
 import asyncpg
@@ -39,6 +41,17 @@ _INSERT = f"""{_INTO}
     WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
+# Jobs that differ in id and payload alone. Ids grow with time, so hardly any other job has an id between the first ($3)
+# and the last ($4); only if one has, each id is searched. No job of the batch was there before, so there is no
+# ON CONFLICT, which would search the index twice for each row.
+_INSERT_ALIKE = f"""{_INTO}
+    SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, payload, 'pending'
+    FROM unnest($1::text[], $2::text[]) AS job (id, payload)
+    WHERE CASE WHEN EXISTS (SELECT 1 FROM mainspring_jobs WHERE id >= $3 AND id <= $4)
+            OR EXISTS (SELECT 1 FROM mainspring_finished WHERE id >= $3 AND id <= $4)
+        THEN id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
+            UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
+        ELSE true END"""
 _INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 # From this many jobs on, COPY is faster.
 MIN_COPY_ROWS = 100
@@ -76,7 +89,10 @@ class PostgresEnqueue(PostgresHandle):
     async def _enqueue(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
         if has_keys(jobs):
             return await self._transact(lambda db: _enqueue_in_transaction(db, jobs, now))
-        if len(jobs) >= MIN_COPY_ROWS:
+        if len(jobs) > 1 and are_alike(jobs):
+            with suppress(AlreadyInserted):
+                return await self._hot(lambda db: _insert_alike(db, jobs, now))
+        elif len(jobs) >= MIN_COPY_ROWS:
             with suppress(AlreadyInserted):
                 return await self._transact(lambda db: _copy(db, jobs, now))
         return await self._hot(lambda db: _insert(db, jobs, now))
@@ -136,6 +152,32 @@ async def _insert(
             us,
         )
     return [Enqueued(job.id) for job in jobs]
+
+
+# The stored fields of a job without keys, but id and payload.
+_shared_fields = attrgetter(
+    *("queue", "task", "priority", "run_at", "expires_at", "schedule", "scheduled_at", "detached", "tags", "timeout"),
+    *("max_retries", "backoff", "metadata", "fingerprint", "enqueued_by"),
+)
+
+
+def are_alike(jobs: Sequence[NewJob]) -> bool:
+    """Whether these jobs without keys differ in id and payload alone, and have no metadata."""
+    if jobs[0].metadata:  # equal metadata may have different texts: 1 and True
+        return False
+    return [*map(_shared_fields, jobs)].count(_shared_fields(jobs[0])) == len(jobs)
+
+
+async def _insert_alike(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    """Inserts jobs that are alike, in one statement. Raises AlreadyInserted if one is inserted by another call now, or
+    is given twice."""
+    ids = [job.id for job in jobs]
+    _, *shared, options, _, _ = _new_row(jobs[0], micros(now))
+    try:
+        await db.run(_INSERT_ALIKE, ids, [job.payload for job in jobs], min(ids), max(ids), *shared, options)
+    except asyncpg.UniqueViolationError as error:
+        raise AlreadyInserted from error
+    return [Enqueued(id) for id in ids]
 
 
 _FINISHED_IDS = "SELECT id FROM mainspring_finished WHERE id >= $1 AND id <= $2"
