@@ -360,6 +360,16 @@ class TestBounds(OnServers):
                     await beat(store)
             await audit(store._open())
 
+    async def test_an_enqueue_ends_the_lock_of_a_dead_owner_on_its_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with self.opened() as store:
+            shard = store._open().of_key("ukey")
+            unit = [1, f"{shard.base}:key", "ukey", "-", ""]
+            assert await shard.script("lock", [f"{shard.base} dead", *unit]) == 1
+            monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
+            await put(store, new_job(unique_key="key"))
+            assert await shard.call("HLEN", f"{shard.base}:lock") == 0
+            await audit(store._open())
+
 
 class Cutter:
     """A proxy that passes on a number of bytes of requests or of replies, and then cuts the connection."""

@@ -1,12 +1,13 @@
--- Adds plain jobs: without keys, tags, schedule or expiry. A job whose id exists is left as it is.
+-- Adds jobs without tags, schedule or expiry. A job whose id exists is left as it is.
 -- KEYS[1] is the base of the shard.
--- ARGV: the topic to publish; the number of jobs; their ids and records alternately; then for each group its name, the
--- numbers of arguments for its sets made, ready and later, and these arguments, as ZADD takes them.
--- Returns 1.
-local base, jobs = KEYS[1] .. ':', tonumber(ARGV[2])
+-- ARGV: the topic to publish; the number of jobs; the number of their keys; ids and records alternately; keys and ids
+-- alternately; the entries in `keys`, as ZADD takes them; then for each group its name, the numbers of arguments for its
+-- sets made, ready and later, and these arguments, as ZADD takes them.
+-- Returns 1; 0 if there are keys and it wrote nothing, since a key is held, a job exists, or a transaction has locks.
+local base, jobs, keys = KEYS[1] .. ':', tonumber(ARGV[2]), tonumber(ARGV[3])
 local known, any = {}, false
 local ids = {}
-for n = 1, jobs do ids[n] = ARGV[2 * n + 1] end
+for n = 1, jobs do ids[n] = ARGV[2 * n + 2] end
 for from = 1, jobs, 1000 do
   local found = redis.call('HMGET', base .. 'job', unpack(ids, from, math.min(from + 999, jobs)))
   for n = 1, #found do
@@ -21,6 +22,19 @@ if redis.call('EXISTS', base .. 'moved') == 1 then
     if redis.call('HEXISTS', base .. 'moved', ids[n]) == 1 then
       known[ids[n]] = true
       any = true
+    end
+  end
+end
+
+local first_key = 2 * jobs + 4
+if keys > 0 then
+  if any or has_locks() then return 0 end
+  local names = {}
+  for n = 1, keys do names[n] = ARGV[first_key + 2 * n - 2] end
+  for from = 1, keys, 1000 do
+    local holders = redis.call('HMGET', base .. 'key', unpack(names, from, math.min(from + 999, keys)))
+    for n = 1, #holders do
+      if holders[n] then return 0 end
     end
   end
 end
@@ -44,8 +58,10 @@ local function add(from, to, where, skip, ...)
   return from <= to
 end
 
-local at = 2 * jobs + 3
-local new = add(3, at - 1, 0, 0, 'HSET', base .. 'job')
+local new = add(4, first_key - 1, 0, 0, 'HSET', base .. 'job')
+local first_entry, at = first_key + 2 * keys, first_key + 4 * keys
+add(first_key, first_entry - 1, 1, 0, 'HSET', base .. 'key')
+add(first_entry, at - 1, 1, 0, 'ZADD', base .. 'keys')
 while ARGV[at] do
   local name = ARGV[at]
   local made, ready, later = at + 4, at + 4 + ARGV[at + 1], at + 4 + ARGV[at + 1] + ARGV[at + 2]

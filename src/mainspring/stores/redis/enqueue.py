@@ -1,6 +1,6 @@
-"""Enqueue: plain jobs by enqueue.lua, all others by the rule.
+"""Enqueue: plain jobs and jobs with free keys by enqueue.lua, all others by the rule.
 
-enqueue.lua repeats the rule rules.enqueue.enqueue for jobs without keys; test_twin.py compares the two.
+enqueue.lua repeats the rule rules.enqueue.enqueue for jobs whose keys are free; test_twin.py compares the two.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from ...clock import micros
 from ...records.job import Enqueued, NewJob
 from ..rules import enqueue as rules
+from ..rules.keys import keys_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
@@ -32,15 +33,14 @@ Paired = Sequence[tuple[NewJob, bytes]]
 
 
 def is_plain(job: NewJob, id: bytes, now: int) -> bool:
-    """Whether enqueue.lua can add the job: no keys, schedule, expiry or tags, and an id that tells its creation."""
-    return (
-        job.unique_key is None
-        and job.idempotency_key is None
-        and job.schedule is None
-        and job.expires_at is None
-        and not job.tags
-        and has_creation_time(id, now)
-    )
+    """Whether enqueue.lua can add the job: it has no keys, and is plain but for them."""
+    return job.unique_key is None and job.idempotency_key is None and is_plain_but_for_keys(job, id, now)
+
+
+def is_plain_but_for_keys(job: NewJob, id: bytes, now: int) -> bool:
+    """Whether enqueue.lua can add it if its keys are free: no schedule, expiry or tags; an id with creation time."""
+    simple = job.schedule is None and job.expires_at is None and not job.tags
+    return simple and has_creation_time(id, now)
 
 
 class RedisEnqueue(RedisHandle):
@@ -57,6 +57,8 @@ class RedisEnqueue(RedisHandle):
             if all(is_plain(job, id, us) for job, id in pairs):
                 await _enqueue_plain(shards, pairs, us)
                 answers = [Enqueued(job.id) for job in jobs]
+            elif await _enqueue_with_keys(shards, pairs, us):
+                answers = [Enqueued(job.id) for job in jobs]
             else:
                 answers = await _enqueue_by_rule(shards, jobs, now)
         self._wakeups.notify("new")
@@ -72,6 +74,16 @@ async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime
 
     (answers,) = await transact(shards, "enqueue", [jobs], needs, rule, now, "new")
     return answers
+
+
+async def _enqueue_with_keys(shards: Shards, pairs: Paired, now: int) -> bool:
+    """Adds jobs with keys if all keys are free and in one shard; False if it added none."""
+    if len(shards.all) > 1 or len(pairs) > MAX_JOBS or not all(is_plain_but_for_keys(*pair, now) for pair in pairs):
+        return False
+    keys = [(key, id) for job, id in pairs for key in keys_of(job)]
+    if len({key for key, _ in keys}) < len(keys) or len({id for _, id in pairs}) < len(pairs):
+        return False  # jobs of the batch conflict with each other
+    return bool(await shards.first.script("enqueue", _script_args(pairs, now, keys)))
 
 
 async def _enqueue_plain(shards: Shards, pairs: Paired, now: int) -> None:
@@ -142,10 +154,14 @@ def _commands(base: str, jobs: Paired, now: int) -> Iterator[Command]:
                 yield "ZADD", f"{base}:{key}:{name}", *pairs
 
 
-def _script_args(jobs: Paired, now: int) -> list[Arg]:
+def _script_args(jobs: Paired, now: int, keys: Sequence[tuple[str, bytes]] = ()) -> list[Arg]:
     """The arguments of enqueue.lua."""
     records, groups = _by_group(jobs, now)
-    args: list[Arg] = ["new", len(jobs), *records]
+    args: list[Arg] = ["new", len(jobs), len(keys), *records]
+    for pair in keys:
+        args += pair
+    for key, id in keys:
+        args += ("0", key[1:].encode() + b"\0" + id)
     for name, made, ready, later in groups:
         args += (name, len(made), len(ready), len(later), *made, *ready, *later)
     return args

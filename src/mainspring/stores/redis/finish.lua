@@ -1,11 +1,14 @@
--- Ends running jobs as completed, if all ends are plain: the lease is valid, and the job has no key, schedule, circuit
--- or retry. It writes all of them or none.
+-- Ends running jobs as completed, if all ends are plain: the lease is valid, and the job has no schedule, circuit or
+-- retry, and no key that another shard records. It writes all of them or none.
 -- KEYS[1] is the base of the shard.
--- ARGV: the topic to publish; the number of counts, and the counts; for each lease: the lease, the number of its jobs,
--- their ids, their finish times, their results (1 and the JSON text, or 0 for none).
+-- ARGV: the topic to publish; 1 if this shard records all keys, else 0; the number of counts, and the counts; for each
+-- lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
+-- none).
 -- Returns the ids of the jobs whose end is not plain; empty if all were written.
 local base = KEYS[1] .. ':'
 local locks = has_locks()
+-- The first byte of an array of eleven values in MessagePack: the record of a new job, as records.py writes it.
+local NEW_RECORD = 0x9b
 
 -- Calls `call` with the items of the list, `step` at a time.
 local function each(list, step, call)
@@ -29,7 +32,8 @@ local function read(claim)
     local lease, worker, started, letter, _, task = string.match(claim, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(.*)$')
     local bits = string.byte(letter) - 64
     run = { lease = lease, worker = worker, task = task, head = lease .. '\0' .. worker .. '\0' .. started .. '\0' }
-    run.plain = bits % 4 == 0 and bits % 16 < 8
+    run.keyed = bits % 2 == 1
+    run.plain = bits % 4 < 2 and bits % 16 < 8 and (not run.keyed or ARGV[2] == '1')
     seen[claim] = run
   end
   return run
@@ -47,8 +51,16 @@ local function is_plain(claim, lease, id)
   return not locks or not lock_of(base .. 'job', id)
 end
 
-local all, ends, held, ended, odd = {}, {}, {}, {}, {}
-local at = 3 + ARGV[2]
+-- The unique key of a record that enqueue wrote: nil if it has only an idempotency key, which a completed job keeps.
+-- The first value is false for any other record.
+local function unique_key_in(record)
+  if not record or string.byte(record, 2) ~= NEW_RECORD then return false end
+  local readable, values = pcall(cmsgpack.unpack, string.sub(record, 2))
+  return readable, readable and values[8]
+end
+
+local all, ends, held, ended, odd, keyed = {}, {}, {}, {}, {}, {}
+local at = 4 + ARGV[3]
 while ARGV[at] do
   local lease, count, first = ARGV[at], tonumber(ARGV[at + 1]), at + 2
   for from = first, first + count - 1, 1000 do
@@ -60,6 +72,7 @@ while ARGV[at] do
         local run, instant = read(runs[n]), ARGV[this + count]
         local ending, mine = of(ended, run.task), of(held, run.worker)
         all[#all + 1] = id
+        if run.keyed then keyed[#keyed + 1] = id end
         mine[#mine + 1] = id
         ends[#ends + 1] = id
         ends[#ends + 1] = run.head .. instant .. '\0' .. ARGV[this + 2 * count]
@@ -72,7 +85,28 @@ while ARGV[at] do
   end
   at = first + 3 * count
 end
+local freed, holders = {}, {}
+for from = 1, #keyed, 1000 do
+  local records = redis.call('HMGET', base .. 'job', unpack(keyed, from, math.min(from + 999, #keyed)))
+  for n = 1, #records do
+    local id, readable, key = keyed[from + n - 1], unique_key_in(records[n])
+    if not readable or (key and locks and lock_of(base .. 'key', 'u' .. key)) then
+      odd[#odd + 1] = id
+    elseif key then
+      freed[#freed + 1] = 'u' .. key
+      holders[#holders + 1] = id
+    end
+  end
+end
 if odd[1] then return odd end
+for from = 1, #freed, 1000 do
+  local last, mine = math.min(from + 999, #freed), {}
+  local found = redis.call('HMGET', base .. 'key', unpack(freed, from, last))
+  for n = 1, #found do
+    if found[n] == holders[from + n - 1] then mine[#mine + 1] = freed[from + n - 1] end
+  end
+  if mine[1] then redis.call('HDEL', base .. 'key', unpack(mine)) end
+end
 each(all, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)
 each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)
 for worker, ids in pairs(held) do
@@ -82,6 +116,6 @@ for task, pairs in pairs(ended) do
   each(pairs, 2000, function(...) redis.call('ZADD', base .. 'ended:completed\0' .. task, ...) end)
   redis.call('SADD', base .. 'ends', 'completed\0' .. task)
 end
-for n = 3, 2 + ARGV[2] do redis.call('RPUSH', base .. 'counting', ARGV[n]) end
+for n = 4, 3 + ARGV[3] do redis.call('RPUSH', base .. 'counting', ARGV[n]) end
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return odd

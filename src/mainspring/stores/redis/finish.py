@@ -1,6 +1,7 @@
 """Finish and report: plain ends by finish.lua, everything else by the rules.
 
-finish.lua repeats the rule rules.finish.finish_one for plain completions; test_twin.py compares the two.
+finish.lua repeats the rule rules.finish.finish_one for plain completions, also of jobs with keys on a single server;
+test_twin.py compares the two.
 """
 
 from __future__ import annotations
@@ -100,19 +101,23 @@ async def _finish_plain(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobI
     for outcome in outcomes:
         shares.setdefault(shards.of(outcome.queue), []).append(outcome)
     done = set[JobId]()
-    for some in await shards.each(lambda shard: _finish_in(shard, shares[shard]), shares):
+    alone = len(shards.all) == 1
+    for some in await shards.each(lambda shard: _finish_in(shard, shares[shard], alone), shares):
         done |= some
     return done
 
 
-async def _finish_in(shard: Shard, outcomes: Sequence[Outcome]) -> set[JobId]:
-    """The jobs of one shard that finish.lua ended, tried again without those that are not plain."""
+async def _finish_in(shard: Shard, outcomes: Sequence[Outcome], alone: bool) -> set[JobId]:
+    """The jobs of one shard that finish.lua ended, tried again without those that are not plain.
+
+    `alone`: there are no other shards, so this one records the keys of its jobs.
+    """
     done = set[JobId]()
     for start in range(0, len(outcomes), MAX_PLAIN):
         some = list(outcomes[start : start + MAX_PLAIN])
-        if odd := {unpacked(id) for id in await shard.script("finish", _script_args(some))}:
+        if odd := {unpacked(id) for id in await shard.script("finish", _script_args(some, alone))}:
             some = [outcome for outcome in some if outcome.id not in odd]
-            if not some or await shard.script("finish", _script_args(some)):
+            if not some or await shard.script("finish", _script_args(some, alone)):
                 continue  # something changed in between: the rules finish them
         done |= {outcome.id for outcome in some}
     return done
@@ -139,7 +144,7 @@ async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Ma
     return {outcome.id for outcome, is_accepted in zip(outcomes, accepted, strict=True) if is_accepted}
 
 
-def _script_args(outcomes: Sequence[Outcome]) -> list[Arg]:
+def _script_args(outcomes: Sequence[Outcome], alone: bool) -> list[Arg]:
     """The arguments of finish.lua."""
     counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in sums_by_minute(outcomes).items()]
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
@@ -150,7 +155,7 @@ def _script_args(outcomes: Sequence[Outcome]) -> list[Arg]:
         ids.append(packed(outcome.id))
         instants.append(str(micros(outcome.finished_at)))
         rest.append("0" if outcome.result is None else f"1{outcome.result}")
-    args: list[Arg] = ["final", len(counts), *counts]
+    args: list[Arg] = ["final", int(alone), len(counts), *counts]
     for lease, ids, instants, rest in leases.values():
         args += (lease, len(ids), *ids, *instants, *rest)
     return args

@@ -31,8 +31,8 @@ def _read_lua(name: str) -> str:
     return _folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
-SCRIPTS = {name: _read_lua(name) for name in ("enqueue", "due", "page", "names", "tidy", "publish", "news")}
-SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("claim", "finish")}
+SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news")}
+SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("enqueue", "claim", "finish")}
 SCRIPTS |= {
     name: _read_lua("locks") + _read_lua("prelude") + _read_lua(name)
     for name in ("commit", "write", "prepare", "lock", "resolve")
