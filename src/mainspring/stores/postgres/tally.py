@@ -77,9 +77,13 @@ class PostgresTally(PostgresHandle):
     """The verb `tallies`."""
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
+        rows = await self._call(lambda db: db.rows(_ALL, span, micros(since)))
+        starts = {at: span_start(instant(at), span) for at in {row[0] for row in rows}}
         found: dict[tuple[datetime, str, str], RunSums] = {}
-        for at, queue, task, text in await self._call(lambda db: db.rows(_ALL, span, micros(since))):
-            began = span_start(instant(at), span)
-            if began >= since:
-                found.setdefault((began, queue, task), RunSums()).add(sums_of(text))
+        for at, queue, task, text in rows:
+            key, sums = (starts[at], queue, task), sums_of(text)
+            if key in found:
+                found[key].add(sums)
+            elif key[0] >= since:
+                found[key] = sums
         return [Tally(*key, found[key]) for key in sorted(found)]

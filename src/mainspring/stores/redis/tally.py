@@ -34,7 +34,7 @@ class RedisTally(RedisHandle):
         found: dict[tuple[datetime, str, str], RunSums] = {}
         shards = self._open()
         with self._clock.outside():
-            for some in await shards.each(lambda shard: _tallies(shard, span)):
+            for some in await shards.each(lambda shard: _tallies(shard, span, since)):
                 found |= some  # each queue is in one shard only
         return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
 
@@ -93,13 +93,15 @@ def _field(at: datetime, queue: str, task: str) -> str:
     return f"{micros(at)}\0{queue}\0{task}"
 
 
-async def _tallies(shard: Shard, span: Span) -> dict[tuple[datetime, str, str], RunSums]:
-    base = shard.base
+async def _tallies(shard: Shard, span: Span, since: datetime) -> dict[tuple[datetime, str, str], RunSums]:
+    """The tallies since then, and perhaps some before. Only these are decoded: a hash has days for more than a year."""
+    base, first = shard.base, micros(since)
     pairs, texts = await shard.multi([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
     found: dict[tuple[datetime, str, str], RunSums] = {}
     for field, text in zip(pairs[::2], pairs[1::2], strict=True):
         at, queue, task = field.decode().split("\0")
-        found[instant(int(at)), queue, task] = sums_of(text)
+        if int(at) >= first:
+            found[instant(int(at)), queue, task] = sums_of(text)
     for us, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
         found.setdefault((span_start(instant(us), span), queue, task), RunSums()).add(sums)
     return found
