@@ -29,7 +29,8 @@ async function load(session, id, signal) {
     job.runs ? get(`${at}/executions`, last, signal) : { items: [] },
     session.sees("queues") ? get(`queues/${segment(job.queue)}/pauses`, {}, signal) : [],
   ]);
-  return { job, reasons, runs: runs.items, pauses };
+  const ended = job.runs - (job.state === "running"); // those that ended since the job was read are left out
+  return { job, reasons, runs: runs.items.filter((run) => run.number <= ended), pauses };
 }
 
 export function Job({ id }) {
