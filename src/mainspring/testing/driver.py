@@ -152,8 +152,8 @@ class DrivenWorker(Worker):
 
     def _room(self) -> int:
         # One after the other: the outcome of the last run is stored before the next one starts.
-        next_one = self._at_rest() and (self._passing or not self.fresh)
-        return 1 if next_one and self._claimer.started < self._goal else 0
+        may_start = self._claimer.started < self._goal and self._at_rest() and (self._passing or not self.fresh)
+        return 1 if may_start else 0
 
     # runs that wait for time
 

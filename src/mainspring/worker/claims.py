@@ -113,23 +113,23 @@ class ClaimLimits:
             queues if queues is None or isinstance(queues, Mapping) else dict.fromkeys(queues)
         )
         self.tasks = tasks
+        self._groups = [(queue, task) for queue in _groups(self.queues) for task in _groups(tasks)]
 
     def requests(self, slots: Slots, free_slots: Callable[[], int]) -> Iterator[ClaimRequestArgs]:
         """Yields claims as (queues, tasks, limit): one for each limited queue and task, then one for all others.
 
         Calls `free_slots` for each, because the jobs of the previous claim have started by then.
         """
-        for queues, in_queue in _groups(self.queues):
-            for tasks, of_task in _groups(self.tasks):
-                room = free_slots()
-                for limits, running, name in (
-                    (self.queues, slots.per_queue, in_queue),
-                    (self.tasks, slots.per_task, of_task),
-                ):
-                    if name is not None and limits is not None:
-                        room = min(room, (limits[name] or 0) - running[name])
-                if room > 0 and tasks is not None:
-                    yield queues, tasks, room
+        for (queues, in_queue), (tasks, of_task) in self._groups:
+            room = free_slots()
+            for limits, running, name in (
+                (self.queues, slots.per_queue, in_queue),
+                (self.tasks, slots.per_task, of_task),
+            ):
+                if name is not None and limits is not None:
+                    room = min(room, (limits[name] or 0) - running[name])
+            if room > 0 and tasks is not None:
+                yield queues, tasks, room
 
 
 def with_limit(limits: LimitsByName | None) -> dict[str, int]:

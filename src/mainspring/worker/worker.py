@@ -316,7 +316,7 @@ class Worker:
             if reason := self._recycle_policy.reason():
                 self.recycle(reason)
                 break
-            before = self._progress() if self._state.until_idle else None
+            before = self._progress() if self._state.until_idle and self._at_rest() else None
             wait = await self._retry("claiming", lambda: self._claimer.claim(store))
             if self._state.until_idle and await self._is_idle(store, before):
                 self._state.stop(self._settings.grace)
@@ -327,21 +327,20 @@ class Worker:
         """Whether nothing runs, everything is stored, and no loop has found anything to do since `before`."""
         if not self._at_rest():
             return False  # the end of the last run, and of storing it, wakes the claim loop
-        now = self._progress()
-        if before == now:
+        idle = before == self._progress()
+        if idle:
             await self._scheduler.fire_all(store)
             await self._rescue.sweep(store)
             await self._webhooks.flush()
-            now = self._progress()
-        if before != now:
+            idle = before == self._progress() and self._at_rest()
+        if not idle:
             self._claim_trigger.ring()
-            return False
-        return True
+        return idle
 
     def _progress(self) -> object:
         """What the loops have done, in numbers: any of it may have made more jobs due. So may a run that ends."""
         claims = self._claimer.started, self._claimer.ended
-        return self._at_rest(), claims, self._scheduler.fired, self._rescue.settled, self._webhooks.enqueued
+        return claims, self._scheduler.fired, self._rescue.settled, self._webhooks.enqueued
 
     def _at_rest(self) -> bool:
         return not len(self._slots) and not len(self._completer)
