@@ -144,18 +144,9 @@ def test_hostile_query_strings_do_not_cause_a_500(services: Services, query: str
     assert dishonest(services.ask("GET", f"/jobs?{query}")) == {}
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/jobs/{}"), ("DELETE", "/jobs/{}"), ("GET", "/jobs/{}/executions"), ("GET", "/jobs/{}/logs"),
-        ("GET", "/jobs/{}/why"), ("GET", "/jobs/{}/stats"), ("POST", "/jobs/{}/cancel"), ("POST", "/jobs/{}/retry"),
-        ("GET", "/executions/{}"), ("GET", "/executions/{}.1"), ("GET", "/workers/{}"), ("POST", "/workers/{}/drain"),
-        ("GET", "/queues/{}"), ("POST", "/queues/{}/resume"),
-    ],
-)  # fmt: skip
-def test_hostile_names_in_paths_do_not_cause_a_500(services: Services, method: str, path: str) -> None:
+def test_hostile_execution_ids_do_not_cause_a_500(services: Services) -> None:
     for text in STRINGS:
-        assert dishonest(services.ask(method, path.format(quote(text, safe="")))) == {}, text
+        assert dishonest(services.ask("GET", f"/executions/{quote(text, safe='')}.1")) == {}, text
 
 
 @pytest.mark.parametrize(
