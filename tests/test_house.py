@@ -319,9 +319,10 @@ def test_scripts_test_runs_every_folder_of_tests() -> None:
     assert [folder for folder in sorted(folders) if folder not in parts] == []
 
 
-def test_names_of_test_files_are_unique() -> None:
-    """pytest imports test files by name, so a second one of the same name would not run."""
-    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+def test_names_of_test_modules_are_unique() -> None:
+    """pytest imports modules of tests by name, so one of two with the same name could not be imported."""
+    folders = {path.parent for path in TESTS.rglob("test_*.py")}
+    names = Counter(path.name for folder in folders for path in folder.glob("*.py") if path.name != "conftest.py")
     assert [name for name, count in names.items() if count > 1] == []
 
 

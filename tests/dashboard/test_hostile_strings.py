@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
 import pytest
-from hostile import NAMES, TEXTS
+from hostile_strings import NAMES, TEXTS
 from live import Live
 from playwright.sync_api import Page, expect
 from scenery import LISTS, follow, shown
