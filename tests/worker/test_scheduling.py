@@ -338,6 +338,7 @@ async def test_a_computed_input_waits_for_a_worker_that_has_the_function(url: st
 # rows that last
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_schedules_survive_a_restart_with_their_history_and_next_tick(url: str, clock: VirtualClock) -> None:
     def fresh() -> Mainspring:
         app = Mainspring(url, clock=clock)
@@ -348,8 +349,6 @@ async def test_schedules_survive_a_restart_with_their_history_and_next_tick(url:
 
         return app
 
-    if url == "memory://":
-        pytest.skip("memory does not outlive its process")
     async with fresh() as app:
         await live(app, clock, minutes=14)
     async with fresh() as app:

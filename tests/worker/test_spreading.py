@@ -81,9 +81,8 @@ async def test_a_changed_interval_gets_a_new_anchor_and_other_changes_do_not(
         )
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_a_changed_declaration_gets_a_new_anchor(url: str, clock: VirtualClock) -> None:
-    if url == "memory://":
-        pytest.skip("nothing outlives an app in memory")
     for interval in (every().hour, every(20).minutes):
         app = Mainspring(url, clock=clock, beat=60, lease=240, poll_interval=20, sweep=60)
         task = app.task(nothing)
@@ -251,9 +250,8 @@ async def test_adapt_ignores_failed_runs(looking: Mainspring, clock: VirtualCloc
         assert (await looking.schedules.get("look")).stretch == 8
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_adapt_survives_a_restart(url: str, clock: VirtualClock) -> None:
-    if url == "memory://":
-        pytest.skip("nothing outlives an app in memory")
     for _ in range(3):
         app = Mainspring(url, clock=clock, beat=60, lease=240, poll_interval=20, sweep=60)
 

@@ -235,10 +235,8 @@ def _ghost(now: datetime) -> Any:
     return WorkerInfo(id="ghost", host="", pid=0, queues=None, tasks=("work",), concurrency=1, started_at=now)
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_a_transactional_completion_is_delivered(app: Mainspring, url: str) -> None:
-    if url.startswith("memory"):
-        pytest.skip("memory has no database")
-
     @app.task
     async def transact(ctx: Context) -> None:
         async with ctx.transaction():
