@@ -108,6 +108,21 @@ def test_the_job_page_explains_version_skew(visit: Visits, live: Live) -> None:
     expect(state(page)).to_have_text("cancelled")
 
 
+def test_a_run_that_ends_while_the_job_page_loads_is_shown_once(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "overtaken")
+    page = visit(live, f"/jobs/{id}")
+    expect(state(page)).to_have_text("running")
+    running = page.context.request.get(f"{live.address}/api/v1/jobs/{id}").text()
+    read = re.compile(f"/api/v1/jobs/{id}$")
+    page.route(read, lambda route: route.fulfill(body=running, content_type="application/json"))
+    with page.expect_response(re.compile(f"{id}/executions")):
+        live.cue("overtaken", "end", None)
+    expect(page.get_by_role("button", name="Run 1", exact=True)).to_have_count(1)
+    expect(page.get_by_role("button", name=re.compile("^Run 1: "))).to_have_count(1)
+    page.unroute(read)
+    expect(state(page)).to_have_text("completed")
+
+
 def test_a_running_job_is_cancelled_after_a_confirmation(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "unwanted")
     page = visit(live, f"/jobs/{id}")
