@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
 import time
 from contextlib import suppress
 
+from ...clock import Clock
 from ...survived_errors import SurvivedErrors
 from ..broadcast import Broadcast
 from .inotify import WriteWatch
 from .writer_thread import GuardedConnection
 
 _watch_errors = SurvivedErrors("listener", "changes by other processes are found by polling")
-# How often a waiting process checks for commits of other processes, where there is no inotify.
+# How often a waiting process checks for commits of other processes, where there is no inotify. Waiters are woken this
+# often on average: a busy file must not keep an idle worker busy.
 POLL_SECONDS = 0.01
-# After a write to the log: how often to check whether its commit is visible, and how many times at most.
-COMMIT_POLL_SECONDS = 0.001
+# Wakes that may follow each other at once. A job that is enqueued right after a commit of its worker, such as a beat,
+# does not wait for it.
+MAX_WAKES_AT_ONCE = 4
+# After a write to the log: the pauses between checks whether its commit is visible, which double, and their number.
+MIN_COMMIT_POLL_SECONDS = 0.0002
+MAX_COMMIT_POLL_SECONDS = 0.001
 MAX_COMMIT_POLLS = 1000
 
 
 class CommitWatcher(GuardedConnection):
     """Detects commits by other connections: by inotify, or by polling while a caller waits where there is none.
 
-    In virtual time, where `real` is false, it does neither: only this process wakes the waiters.
+    In virtual time it does neither: only this process wakes the waiters.
     """
 
-    def __init__(self, connection: sqlite3.Connection, log: str, waiters: Broadcast, *, real: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, log: str, waiters: Broadcast, clock: Clock) -> None:
         """`log` is the path of the write-ahead log."""
         super().__init__(connection)
         self._waiters = waiters
+        self._clock = clock
         self._pid = os.getpid()
+        self._rested_at = -math.inf
         self._polled_version = self._notified_version = self._version()
-        self._watch = self._start_watch(log) if real else None
-        self._polls = real and self._watch is None
+        self._watch = self._start_watch(log) if clock.real else None
+        self._polls = clock.real and self._watch is None
 
     def _version(self) -> int:
         """A number that changes with every commit of another connection, in this or another process."""
@@ -90,13 +99,20 @@ class CommitWatcher(GuardedConnection):
             return None
 
     def _on_write(self) -> None:
-        # The log is written before the commit is visible, so poll until it is. Waking once per POLL_SECONDS is
-        # enough: a busy file must not keep an idle worker busy.
+        # The log is written before the commit is visible, so poll until it is.
+        pause = MIN_COMMIT_POLL_SECONDS
         with suppress(sqlite3.ProgrammingError):  # the store was closed meanwhile
             for _ in range(MAX_COMMIT_POLLS):
                 if (now := self._version()) != self._notified_version:
                     self._notified_version = now
                     self._waiters.wake_all()
-                    time.sleep(POLL_SECONDS)
+                    self._rest()
                     return
-                time.sleep(COMMIT_POLL_SECONDS)
+                time.sleep(pause)
+                pause = min(2 * pause, MAX_COMMIT_POLL_SECONDS)
+
+    def _rest(self) -> None:
+        """Waits after a wake, so that MAX_WAKES_AT_ONCE are followed by one every POLL_SECONDS."""
+        now = self._clock.monotonic()
+        self._rested_at = max(self._rested_at, now - MAX_WAKES_AT_ONCE * POLL_SECONDS) + POLL_SECONDS
+        time.sleep(max(0.0, self._rested_at - now))

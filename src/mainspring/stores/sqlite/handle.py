@@ -87,7 +87,7 @@ class SqliteHandle:
             file.apply_migrations(writer, self._migrations, None, self._now(), only_up=True)
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
         self._waiters = Broadcast(self._clock)
-        self._watcher = CommitWatcher(watcher, f"{place}-wal", self._waiters, real=self._clock.real)
+        self._watcher = CommitWatcher(watcher, f"{place}-wal", self._waiters, self._clock)
         self._file_lock = file_lock
         self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", file_lock)
         self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), interruptible=True)
