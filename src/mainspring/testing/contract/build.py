@@ -6,12 +6,13 @@ import os
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from ...ids import JobId, new_id
+from ...ids import JobId
 from ...records.circuit import Breaker, Circuit
 from ...records.job import POISON_SUSPECT_CRASHES, Action, Job, NewJob, State
 from ...records.outcome import Crashed, Discard, Done, Policy, RunEnd, decide
@@ -23,6 +24,7 @@ from ...store import Store
 from ...trigger import Every
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+_made = count(1)
 A_SECOND_LATER = NOW + timedelta(seconds=1)
 A_MINUTE_LATER = NOW + timedelta(minutes=1)
 # Three failures in a row open the circuit for ten seconds.
@@ -56,13 +58,16 @@ def later(seconds: float) -> datetime:
 
 
 def new_job(**fields: Any) -> NewJob:
-    return NewJob(**{"id": new_id(NOW), "task": "task", "payload": "{}", **fields})
+    return NewJob(**{"id": id_made_at(NOW), "task": "task", "payload": "{}", **fields})
 
 
 def id_made_at(at: datetime) -> JobId:
-    """A UUIDv7 with this very time, whatever later ids this process has made: stores treat such jobs as plain ones."""
+    """A UUIDv7 with this very time, whatever later ids this process has made: stores treat such jobs as plain ones.
+
+    These ids sort in the order in which they are made.
+    """
     bits = int(at.timestamp() * 1000) << 80 | 7 << 76 | 2 << 62
-    return str(UUID(int=bits | int.from_bytes(os.urandom(7), "big")))
+    return str(UUID(int=bits | next(_made) << 32 | int.from_bytes(os.urandom(4), "big")))
 
 
 def a_worker(name: str = "ada", **fields: Any) -> WorkerInfo:

@@ -25,7 +25,6 @@ from .build import (
     claim,
     claim_ids,
     finish_run,
-    id_made_at,
     job_in_state,
     later,
     new_job,
@@ -244,7 +243,7 @@ class EnqueueContract(Contract):
         async with self.opened() as store:
             # Several, since a store may put some of them into the shard of the first queue.
             queues = [f"other{n}" for n in range(8)]
-            jobs = [new_job(id=id_made_at(NOW)) for _ in queues]
+            jobs = [new_job() for _ in queues]
             await put(store, *jobs)
             for job, queue in zip(jobs, queues, strict=True):
                 await act(store, Action.UPDATE, job.id, update=Update(queue=queue))
