@@ -94,6 +94,7 @@ class Slots:
         self._ready: deque[Run] = deque()
         self._starter: asyncio.Task[None] | None = None
         """The task that begins the runs that are ready."""
+        self._overlaps = False
         self._changed = Alarm(clock)
         self._leaks: set[RunKey] = set()
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -117,6 +118,11 @@ class Slots:
 
     def resize(self, size: int) -> None:
         self.size = size
+
+    def overlap_with_store(self) -> None:
+        """Lets the loop send the next claim and finish when half of a claim's runs have started, so that the store
+        works on them while Python starts the rest."""
+        self._overlaps = True
 
     @property
     def leaks(self) -> int:
@@ -151,7 +157,7 @@ class Slots:
         assert self._loop is not None
         task = asyncio.current_task(self._loop)
         assert task is not None
-        until, half = self._clock.monotonic() + START_SECONDS, self.size // 2
+        until, half = self._clock.monotonic() + START_SECONDS, self.size // 2 if self._overlaps else -1
         ended: RunEnd
         while self._ready:
             run = self._ready.popleft()

@@ -262,6 +262,8 @@ class Worker:
         with self._watchdog.call("opening", "open", self._settings.lease):
             self._store = await self._retry("opening", self._engine.connect)
         self._listening = lambda: self._store.listening
+        if not self._store.capabilities.in_process:
+            self._slots.overlap_with_store()
 
     @asynccontextmanager
     async def _beating(self) -> AsyncIterator[None]:

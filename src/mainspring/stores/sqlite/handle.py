@@ -64,6 +64,7 @@ class SqliteHandle:
             store="the SQLite store",
             newest_schema=migrations.newest,
             transactions=True,
+            in_process=True,
             no_scripts="migrations of a SQLite file need this library: run mainspring migrate up",
         )
         self._clock = clock or SystemClock()
