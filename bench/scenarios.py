@@ -168,6 +168,7 @@ def imports(sizes: Sizes) -> Scenario:
         return {"python": python, "statement": statement, "runs": sizes.imports}
 
     peer = str(PEERS / "python")
+    app, made = "from mainspring import Mainspring", 'Mainspring("sqlite:///a.db")'
     return Scenario(
         "import",
         f"What the import adds to the start of Python: median of {sizes.imports} starts with it, less the "
@@ -175,6 +176,8 @@ def imports(sizes: Sizes) -> Scenario:
         (Figure("time", "ms"),),
         (
             ours("mainspring", measures.import_time, **settings(PYTHON, "import mainspring")),
+            ours("mainspring, its class", measures.import_time, **settings(PYTHON, app)),
+            ours("mainspring, an app on SQLite", measures.import_time, **settings(PYTHON, f"{app}\n{made}")),
             other("asyncio", measures.import_time, **settings(PYTHON, "import asyncio")),
             other("Huey", measures.import_time, **settings(peer, "from huey import SqliteHuey")),
         ),

@@ -1,8 +1,7 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
-from .actor import act_as
-from .app import Mainspring
-from .clock import Clock, SystemClock
+from typing import TYPE_CHECKING
+
 from .errors import (
     ApiKeyExists,
     ApiKeyNotFound,
@@ -38,30 +37,68 @@ from .errors import (
     UnknownTask,
     WorkerNotFound,
 )
-from .health import Health
-from .insight.stats import Stats
-from .insight.why import Reason
-from .leader import Leader
-from .middleware import Middleware
-from .records.audit import AuditEntry, AuditFilter
-from .records.circuit import Breaker
-from .records.job import Job, NewJob, ShownState, State
-from .records.outcome import Cancel, Discard, Retry, Snooze
-from .records.query import Filter
-from .records.run import Execution, Failure, Items, LogLine
-from .retry import Backoff
-from .schedule.record import Schedule, Tick
-from .store import Store
-from .suggest import former_names
-from .task.context import Context
-from .task.dead_letter import DeadLetter
-from .task.dedup_key import Key
-from .task.handle import Handle
-from .task.retention import Retention
-from .task.task import Task
-from .trigger import Trigger, Window, at, cron, every
-from .worker.pruner import Archived
-from .worker.worker import Worker
+from .lazy import exports
+
+if TYPE_CHECKING:
+    from .actor import act_as
+    from .app import Mainspring
+    from .clock import Clock, SystemClock
+    from .health import Health
+    from .insight.stats import Stats
+    from .insight.why import Reason
+    from .leader import Leader
+    from .middleware import Middleware
+    from .records.audit import AuditEntry, AuditFilter
+    from .records.circuit import Breaker
+    from .records.job import Job, NewJob, ShownState, State
+    from .records.outcome import Cancel, Discard, Retry, Snooze
+    from .records.query import Filter
+    from .records.run import Execution, Failure, Items, LogLine
+    from .retry import Backoff
+    from .schedule.record import Schedule, Tick
+    from .store import Store
+    from .task.context import Context
+    from .task.dead_letter import DeadLetter
+    from .task.dedup_key import Key
+    from .task.handle import Handle
+    from .task.retention import Retention
+    from .task.task import Task
+    from .trigger import Trigger, Window, at, cron, every
+    from .worker.pruner import Archived
+    from .worker.worker import Worker
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "actor": ["act_as"],
+            "app": ["Mainspring"],
+            "clock": ["Clock", "SystemClock"],
+            "health": ["Health"],
+            "insight.stats": ["Stats"],
+            "insight.why": ["Reason"],
+            "leader": ["Leader"],
+            "middleware": ["Middleware"],
+            "records.audit": ["AuditEntry", "AuditFilter"],
+            "records.circuit": ["Breaker"],
+            "records.job": ["Job", "NewJob", "ShownState", "State"],
+            "records.outcome": ["Cancel", "Discard", "Retry", "Snooze"],
+            "records.query": ["Filter"],
+            "records.run": ["Execution", "Failure", "Items", "LogLine"],
+            "retry": ["Backoff"],
+            "schedule.record": ["Schedule", "Tick"],
+            "store": ["Store"],
+            "task.context": ["Context"],
+            "task.dead_letter": ["DeadLetter"],
+            "task.dedup_key": ["Key"],
+            "task.handle": ["Handle"],
+            "task.retention": ["Retention"],
+            "task.task": ["Task"],
+            "trigger": ["Trigger", "Window", "at", "cron", "every"],
+            "worker.pruner": ["Archived"],
+            "worker.worker": ["Worker"],
+        },
+        former={"Entry": "AuditEntry", "Trail": "AuditFilter", "acting": "act_as"},
+    )
 
 __all__ = [
     "ApiKeyExists",
@@ -140,6 +177,3 @@ __all__ = [
     "cron",
     "every",
 ]
-
-# Names of earlier releases.
-__getattr__ = former_names(__name__, Entry=AuditEntry, Trail=AuditFilter, acting=act_as)

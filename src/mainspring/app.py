@@ -7,34 +7,28 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .clock import Clock, StoreClock, SystemClock
-from .config import load, read_span
+from .config import load, read_span, sources
 from .control.app_facades import AppFacades
-from .engine import Engine
 from .errors import BadInput, BadSetting
-from .events import Bus
-from .feed.event import feed_filter
-from .feed.hub import FeedHub, NumberedEvent
 from .ids import JobId
-from .insight.settings_report import sources
-from .leader import Leader
-from .logs.event_log import log_events
-from .middleware import Middleware
 from .records.job import NewJob, Shown
 from .registry import Declarations, Registry
 from .span import Span
-from .store import Store
-from .stores import open_store
 from .suggest import former_method
-from .sync import Sync
-from .task.handle import Handle
 from .task.new_jobs import checked_jobs
 from .task.options import JobOptions, check_name
-from .worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .engine import Engine
+    from .feed.hub import NumberedEvent
+    from .leader import Leader
+    from .middleware import Middleware
+    from .store import Store
+    from .task.handle import Handle
     from .testing.harness import Harness, Mode
+    from .worker.worker import Worker
 
 Message = MutableMapping[str, Any]
 ASGI = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -56,6 +50,11 @@ class Mainspring(Declarations, AppFacades):
         middleware: Sequence[Middleware] = (),
         **settings: Any,
     ) -> None:
+        from .engine import Engine
+        from .events import Bus
+        from .logs.event_log import log_events
+        from .stores import open_store
+
         if store is not None and not isinstance(store, str) and not hasattr(store, "claim"):
             raise BadSetting(f"the store is given as a URL or as a Store; got {store!r:.80}")
         given = {"store": store, **settings} if isinstance(store, str) else settings
@@ -107,6 +106,8 @@ class Mainspring(Declarations, AppFacades):
     @property
     def sync(self) -> Any:
         """The same methods for code that does not await: app.sync.jobs.get(id)."""
+        from .sync import Sync
+
         return Sync(self)
 
     # enqueue
@@ -153,6 +154,8 @@ class Mainspring(Declarations, AppFacades):
 
         With `recycle` the worker ends when its process reaches a limit of the settings recycle_*.
         """
+        from .worker.worker import Worker
+
         return Worker(self._engine, queues, concurrency, recycle)
 
     async def drain(self, *, queues: Sequence[str] | None = None) -> int:
@@ -215,6 +218,9 @@ class Mainspring(Declarations, AppFacades):
 
         It begins now, or after the number `after`.
         """
+        from .feed.event import feed_filter
+        from .feed.hub import FeedHub
+
         wish = feed_filter(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
         stand = FeedHub(self.connect, self.clock, self.herald, beat=self.settings.beat)
         async with stand.reader(after, catch_up=True) as reader:

@@ -23,6 +23,8 @@ MAX_NOTE_CHARACTERS = 1000
 MAX_TRIGGER_BYTES = 65_536
 # Payloads and metadata in one claim: a job is claimed only while the jobs before it have fewer bytes than this.
 CLAIM_BYTES = 16 << 20
+# A text whose secrets are masked. A longer one is hidden: each pattern scans it all, and blocks the process meanwhile.
+MAX_TEXT_CHARACTERS = 1 << 20
 # Parts of one JSON document. Decoding blocks the whole process, and each part costs up to a third of a microsecond.
 # Lists and objects.
 MAX_CONTAINERS = 200_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -46,9 +45,13 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+        import asyncio
+
         return asyncio.get_running_loop().call_later(max(0.0, seconds), act)
 
     def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
@@ -121,6 +124,8 @@ class Alarm:
     """An event with a timeout on the clock: wait() returns when it rings, or after some seconds."""
 
     def __init__(self, clock: Clock) -> None:
+        import asyncio
+
         self._clock = clock
         self._event = asyncio.Event()
 

@@ -8,7 +8,6 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
@@ -193,6 +192,8 @@ class Arguments:
             text = msgspec.json.encode((_canonical(self.schema(_deep_schema)), extra), order="sorted")
         except Exception:  # a type without a schema is identified by its name
             text = self.parameters.encode()
+        from hashlib import blake2b
+
         return blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
 
     @cached_property

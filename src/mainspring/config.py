@@ -22,6 +22,7 @@ _logger = logging.getLogger("mainspring")
 Durability = Literal["full", "relaxed"]
 Fire = Literal["any", "leader", "never"]
 LogFormat = Literal["console", "json"]
+Source = Literal["argument", "environment", "default"]
 LEVELS = ("debug", "info", "warning", "error", "critical")
 JwtAlgorithm = Literal["", "HS256", "RS256"]
 
@@ -133,7 +134,7 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
             raise BadSetting(f"unknown setting {name!r}; {hint}")
     values: dict[str, Any] = {}
     for name in known:
-        variable = f"MAINSPRING_{name.upper()}"
+        variable = variable_of(name)
         if given.get(name) is not None:
             values[name] = _read(name, given[name], name)
         elif environ.get(variable, "").strip():
@@ -144,6 +145,19 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
     return settings
 
 
+def sources(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> dict[str, Source]:
+    """The source from which load() takes each setting."""
+    found: dict[str, Source] = {}
+    for name in Settings.__struct_fields__:
+        variable = environ.get(variable_of(name), "").strip()
+        found[name] = "argument" if given.get(name) is not None else "environment" if variable else "default"
+    return found
+
+
+def variable_of(name: str) -> str:
+    return f"MAINSPRING_{name.upper()}"
+
+
 # Variables that are not settings: those of the command line, and those that our processes set for each other.
 _OTHER_VARIABLES = {"APP", "FAILPOINTS", "FAILPOINT_LOG", "RELOADED", "SUPERVISED"}
 _FOR_TESTS = "MAINSPRING_TEST_"
@@ -152,7 +166,7 @@ _warned: set[str] = set()
 
 def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> None:
     """Logs each unknown MAINSPRING_* variable, once in a process."""
-    known = {f"MAINSPRING_{name.upper()}" for name in (*settings, *_OTHER_VARIABLES)}
+    known = {variable_of(name) for name in (*settings, *_OTHER_VARIABLES)}
     ours = {name for name in environ if name.startswith("MAINSPRING_") and not name.startswith(_FOR_TESTS)}
     for name in sorted(ours - known - _warned):
         _warned.add(name)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from . import control
 from .clock import StoreClock
 from .codec import encode_call
 from .config import Fire, Settings
-from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Statistics, Triggers, Webhooks, Workers
+from .control.facades import Facades
 from .errors import BadInput, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, JobEnqueued, enqueued_event
-from .feed.publisher import FeedPublisher
-from .health import Health, check_health
-from .leader import Leader
+from .events import COLLECTED_EVENTS, Bus, Event, JobEnqueued, enqueued_event
+from .lazy import lazy_property
 from .records.job import Enqueued, NewJob
 from .registry import Registry
-from .store import ScriptedStore, Store
 from .suggest import did_you_mean
 from .task.handle import Handle
 from .task.options import (
@@ -32,36 +30,24 @@ from .task.options import (
     checked_options,
 )
 from .task.task import Task, job_template, new_job
-from .webhook.delivery import OPTIONS as DELIVERY
-from .webhook.delivery import Delivery
-from .webhook.dispatcher import COLLECTED_EVENTS, WebhookDispatcher
-from .webhook.message_dedup import record_open_messages
-from .webhook.record import TASK as WEBHOOK
-from .worker.pruner import Pruner
-from .worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from .feed.publisher import FeedPublisher
+    from .health import Health
+    from .leader import Leader
+    from .store import ScriptedStore, Store
+    from .webhook.dispatcher import WebhookDispatcher
+    from .worker.pruner import Pruner
+    from .worker.scheduler import Scheduler
     from .worker.worker import Worker
 
 # The leadership that fires schedules if the setting `fire` is "leader".
 FIRING_LEADER = "mainspring.fire"
 
 
-class Facades(NamedTuple):
-    """The classes of an engine's facades. An engine whose store is an API has those of client/."""
-
-    jobs: type[Jobs] = Jobs
-    keys: type[Keys] = Keys
-    queues: type[Queues] = Queues
-    workers: type[Workers] = Workers
-    schedules: type[Schedules] = Schedules
-    webhooks: type[Webhooks] = Webhooks
-    triggers: type[Triggers] = Triggers
-    statistics: type[Statistics] = Statistics
-
-
-class Engine:
-    """Inserts jobs, controls them, and makes the parts of workers. It is complete when its constructor returns.
+class Engine(Facades):
+    """Inserts jobs, controls them, and makes the parts of workers. It is complete when its constructor returns; its
+    services are made when they are first used.
 
     An app has one engine, and another one inside app.testing(). Events go to the app's bus, which outlives both.
     """
@@ -79,22 +65,31 @@ class Engine:
         self._delivery_task: Task[Any, Any] | None = None
         self.remote = store.capabilities.remote
         """Whether the store is the HTTP API of another process, which executes the controls."""
-        self.dispatcher = WebhookDispatcher(clock, bus, self.connect)
-        self.feed = FeedPublisher(bus, clock, self._connect_feed)
-        facades = _remote_facades() if self.remote else Facades()
-        self.jobs = facades.jobs(self)
-        self.dead = Dead(self)
-        self.executions = Executions(self)
-        self.keys = facades.keys(self)
-        self.queues = facades.queues(self)
-        self.workers = facades.workers(self)
-        self.schedules = facades.schedules(self)
-        self.audit = Audit(self)
-        self.webhooks = facades.webhooks(self)
-        self.triggers = facades.triggers(self)
-        self.statistics = facades.statistics(self)
         self._attached = False
         self.attach()
+
+    # services
+
+    @lazy_property
+    def dispatcher(self) -> WebhookDispatcher:
+        from .webhook.dispatcher import WebhookDispatcher
+
+        return WebhookDispatcher(self.clock, self.events, self.connect)
+
+    @lazy_property
+    def feed(self) -> FeedPublisher:
+        from .feed.publisher import FeedPublisher
+
+        return FeedPublisher(self.events, self.clock, self._connect_feed)
+
+    def make_facade(self, name: str) -> Any:
+        """A facade of the class of that name. client/ has those of a store that is an API."""
+        if self.remote:
+            from .client.facades import REMOTE
+
+            if name in REMOTE:
+                return REMOTE[name](self)
+        return getattr(control, name)(self)
 
     # events
 
@@ -104,14 +99,17 @@ class Engine:
             self._attached = True
             # The process that serves an API dispatches the webhooks.
             for kind in () if self.remote else COLLECTED_EVENTS:
-                self.events.subscribe(kind, self.dispatcher.collect)
+                self.events.subscribe(kind, self._collect)
 
     def detach(self) -> None:
         """Receives no more events: another engine is the app's now."""
         self._attached = False
         for kind in () if self.remote else COLLECTED_EVENTS:
-            self.events.unsubscribe(kind, self.dispatcher.collect)
+            self.events.unsubscribe(kind, self._collect)
         self.feed.stop()
+
+    def _collect(self, event: Event) -> None:
+        self.dispatcher.collect(event)
 
     async def _connect_feed(self) -> Store:
         if not self._attached:
@@ -147,11 +145,17 @@ class Engine:
                 raise ShuttingDown("this app is closed; open it again with `async with app:`")
             await self._close_handles_of_closed_loops()
             store = self._root.clone() if self._handles else self._root
+            self.load_services()
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
         self.feed.poke()
         return store
+
+    def load_services(self) -> None:
+        """Imports what calls use once the app is open: an import within a request would hold up its event loop."""
+        for name in ("feed", "jobs"):
+            getattr(self, name)
 
     async def _close_handles_of_closed_loops(self) -> None:
         # keyrefs() returns a list at once: other threads may open the app for their own event loops meanwhile.
@@ -184,7 +188,7 @@ class Engine:
     def migration(self, at: int, target: int | None) -> str:
         """The statements that migrate the store's schema from one version to another."""
         self._root.capabilities.require_scripts()
-        return cast(ScriptedStore, self._root).script(at, target)
+        return cast("ScriptedStore", self._root).script(at, target)
 
     # enqueue
 
@@ -251,6 +255,8 @@ class Engine:
         self.settings = settings
 
     def scheduler(self, fire: Fire = "any") -> Scheduler:
+        from .worker.scheduler import Scheduler
+
         return Scheduler(
             self.clock,
             self.events,
@@ -263,6 +269,8 @@ class Engine:
 
     def candidate(self, name: str, ttl: float | None = None) -> Leader:
         """A new candidate for the leadership of this name."""
+        from .leader import Leader
+
         settings = self.settings
         return Leader(
             name,
@@ -277,15 +285,21 @@ class Engine:
 
     def pruner(self, tasks: Collection[str] | None) -> Pruner:
         """The pruner of these tasks' jobs; None: of all jobs."""
+        from .webhook.message_dedup import record_open_messages
+        from .worker.pruner import Pruner
+
         own = {name: task.options.retention for name, task in self.tasks.items()}
         hook = self.registry.archive_hook
         return Pruner(self.settings, own, self.clock, self.events, hook, tasks=tasks, before=record_open_messages)
 
     def delivery_task(self) -> Task[Any, Any]:
         """The internal task that delivers webhooks, for one worker. Its decoder is built once."""
+        from .webhook.delivery import OPTIONS, Delivery
+        from .webhook.record import TASK
+
         deliver = Delivery(self.clock, self.settings, self.connect).deliver
         if self._delivery_task is None:
-            self._delivery_task = self.registry.new_task(WEBHOOK, deliver, DELIVERY)
+            self._delivery_task = self.registry.new_task(TASK, deliver, OPTIONS)
         return self._delivery_task.with_function(deliver)
 
     def add_worker(self, worker: Worker) -> None:
@@ -293,18 +307,16 @@ class Engine:
         self._local_workers.add(worker)
 
     async def health(self, *, store: bool = True) -> Health:
+        from .health import check_health
+
         return await check_health(self.connect, list(self._local_workers), store=store)
 
     async def prune(self, tasks: Sequence[str] | None) -> int:
         """Deletes finished jobs that retention does not keep. None: of the tasks whose code is here, or all if none."""
         if isinstance(tasks, str):
             raise BadInput(f"tasks takes a list of names, got {tasks!r}")
-        known = [WEBHOOK, *self.registry.runnable] if self.tasks else None
+        from .webhook.record import TASK
+
+        known = [TASK, *self.registry.runnable] if self.tasks else None
         pruner = self.pruner(known if tasks is None else [check_name(name, "task name") for name in tasks])
         return await pruner.prune(await self.connect())
-
-
-def _remote_facades() -> Facades:
-    from .client.facades import REMOTE
-
-    return REMOTE

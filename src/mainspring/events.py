@@ -221,6 +221,12 @@ class StoreTrouble(Event, frozen=True, kw_only=True):
     again: float
 
 
+# Those from which webhooks get messages; the ends of runs come to them with the outcome.
+COLLECTED_EVENTS: tuple[type[Event], ...] = (
+    JobsChanged, JobsExpired, SchedulePaused, TickPassed, WorkerStarted, WorkerStopped
+)  # fmt: skip
+
+
 def enqueued_event(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEnqueued:
     """The event for a job that the store has accepted. `answer` is the store's, None for a new job."""
     status = "new" if answer is None or answer.status == "refused" else answer.status

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from .errors import StoreUnavailable
 from .mask import mask_text
-from .store import Store
 from .survived_errors import SurvivedErrors
-from .worker.worker import Worker
+
+if TYPE_CHECKING:
+    from .store import Store
+    from .worker.worker import Worker
 
 # Seconds of real time that the store may take to answer.
 STORE_TIMEOUT_SECONDS = 5.0

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
+from .bounds import MAX_TEXT_CHARACTERS
+
 MASK = "***"
 # The end of the line that replaces the middle of a long text.
 CUT_MARK = "characters left out …\n"
 # Levels of data. Deeper data is hidden.
 MAX_DEPTH = 100
-# A longer text is hidden: each pattern scans all of it, and blocks the process meanwhile.
-MAX_TEXT_CHARACTERS = 1 << 20
 # Parts of one value, and characters in all its texts. Everything beyond is hidden.
 MAX_PARTS = 100_000
 MAX_CHARACTERS = 2 << 20

@@ -10,14 +10,9 @@ from msgspec import UNSET
 
 from .codec import is_async
 from .errors import BadInput, BadTask
-from .events import Bus, E
-from .middleware import Middleware
 from .records.job import INTERNAL, Job, is_internal
-from .records.outcome import Outcome
-from .schedule.options import DeclaredSchedule, ScheduleOptions, check_call_options, check_trigger, declare, interval_of
 from .suggest import did_you_mean
 from .task.context import Context
-from .task.dead_letter import DeadLetter, check_handler, with_dead_letter_jobs
 from .task.options import (
     CheckedOptions,
     StubOptions,
@@ -28,11 +23,16 @@ from .task.options import (
     checked_options,
 )
 from .task.task import Task
-from .trigger import Cron, Trigger, cron
-from .worker.pruner import Archive
 
 if TYPE_CHECKING:
     from .app import Mainspring
+    from .events import Bus, E
+    from .middleware import Middleware
+    from .records.outcome import Outcome
+    from .schedule.options import DeclaredSchedule, ScheduleOptions
+    from .task.dead_letter import DeadLetter
+    from .trigger import Cron, Trigger
+    from .worker.pruner import Archive
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,9 +75,8 @@ class Registry:
         layers = middleware if isinstance(middleware, Sequence) else (middleware,)
         if not all(is_async(layer) for layer in layers):
             raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
-        handler = given.get("on_failure")
-        if handler is not None and check_handler(handler).app is not self._app:
-            raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
+        if (handler := given.get("on_failure")) is not None:
+            self._check_handler(handler, title)
         checked = check_one_key(CheckedOptions(**given), title)
         self.tasks[title] = task = self.new_task(title, fn, checked, middleware, stub)
         return task
@@ -101,7 +100,15 @@ class Registry:
         if title in self.tasks:
             raise BadTask(f"a task named {title!r} is registered already; give this one another name=")
 
+    def _check_handler(self, handler: Task[Any, Any], title: str) -> None:
+        from .task.dead_letter import check_handler
+
+        if check_handler(handler).app is not self._app:
+            raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
+
     def add_dead_letter_handler(self, fn: Callable[..., Any]) -> Task[Any, Any]:
+        from .task.dead_letter import check_handler
+
         if self.dead_letter_handler is not None:
             raise BadTask(f"the dead-letter handler is {self.dead_letter_handler.name!r} already; an app has one")
         task = fn if isinstance(fn, Task) else self.add_task(fn, options={"queue": self._app.settings.dead_queue})
@@ -117,6 +124,10 @@ class Registry:
         """The outcome of a job that dies, with jobs for the dead-letter handlers of its task and of the app."""
         task = self.tasks.get(job.task)
         handlers = (task.options.on_failure if task else None, self.dead_letter_handler)
+        if handlers == (None, None):
+            return outcome
+        from .task.dead_letter import with_dead_letter_jobs
+
         return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None])
 
     def set_archive_hook(self, hook: Archive) -> None:
@@ -127,6 +138,8 @@ class Registry:
         self.archive_hook = hook
 
     def add_schedule(self, name: str, trigger: Trigger, task: Task[Any, Any], options: Mapping[str, Any]) -> None:
+        from .schedule.options import declare
+
         if check_name(name, "schedule name") in self.schedules:
             raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
         if isinstance(task, Task) and task.app is not self._app:
@@ -283,6 +296,9 @@ class Declarations:
 
         The function becomes a task unless it is one.
         """
+        from .schedule.options import check_call_options
+        from .trigger import cron
+
         check_call_options("app.cron()", options, ("tz", "day_match", "name"))
         return self._scheduled(cron(expr, tz=tz, day_match=day_match), name, options)
 
@@ -303,6 +319,8 @@ class Declarations:
 
         The function becomes a task unless it is one.
         """
+        from .schedule.options import interval_of
+
         units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         return self._scheduled(interval_of(span, units, options), name, options)
 
@@ -325,6 +343,8 @@ class Declarations:
         with each such event; a coroutine function is called on the event loop.
         """
         if not isinstance(kind, type):
+            from .schedule.options import check_trigger
+
             check_trigger(name or "on", kind, "app.on()")
             return self._scheduled(kind, name, options)
         if name is not None or options:

@@ -95,17 +95,6 @@ def former_method(name: str, method: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def former_names(module: str, **renamed: Any) -> Callable[[str], Any]:
-    """Returns a module's `__getattr__`: a former name is the renamed object, with a DeprecationWarning."""
-
-    def find(name: str) -> Any:
-        if name not in renamed:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return renamed_value(f"{module}.{name}", f"{module}.{renamed[name].__name__}", renamed[name])
-
-    return find
-
-
 def renamed_value(old: str, new: str, value: T) -> T:
     """The value that has a new name, with a DeprecationWarning at the caller of the function that calls this one."""
     import warnings

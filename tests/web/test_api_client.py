@@ -35,6 +35,7 @@ from mainspring.api.server import Server, listen, url_of
 from mainspring.cli import main
 from mainspring.client import connection
 from mainspring.insight.queue_depth import sample_once
+from mainspring.stores import open_store
 
 NEW_YEAR = datetime(2040, 1, 1, tzinfo=UTC)
 
@@ -344,6 +345,15 @@ async def test_unknown_or_insufficient_key_is_an_error(near: Mainspring) -> None
             await stranger.jobs.list()
         await stranger.close()
         assert "msk_nobody" not in repr(stranger.settings)
+
+
+async def test_refused_client_leaves_no_connection_open(near: Mainspring) -> None:
+    async with serving(near) as (far, _):
+        store: Any = open_store(far.settings.store, api_key="msk_nobody")
+        client = store.connection._client
+        with pytest.raises(BadSetting, match="MAINSPRING_API_KEY"):
+            await store.open()
+        assert client.is_closed
 
 
 async def test_unreachable_server_is_store_unavailable(near: Mainspring) -> None:

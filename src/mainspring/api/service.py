@@ -14,6 +14,7 @@ from litestar.middleware import DefineMiddleware
 from litestar.openapi.config import OpenAPIConfig
 from litestar.types import Scope
 
+from .. import control
 from ..app import Mainspring
 from ..metrics.cluster import ClusterMetrics
 from .access.authenticate import Authenticate, Authenticator, Principal, allow
@@ -64,6 +65,8 @@ def asgi(
     every caller is an admin, and only this machine is served. `sign_in_hint`: while there is no key, the first
     request logs how to sign in.
     """
+    for name in control.__all__:
+        getattr(control, name)  # imported now, not within the first request that needs it
     attempts = SignInAttempts(app.clock)
     sessions = Sessions(app, attempts)
     hint = SignInHint(app, silent=not sign_in_hint or not auth or authenticators is not None)

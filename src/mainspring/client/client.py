@@ -57,7 +57,11 @@ class ApiClient(DatabaseOnly):
     # lifecycle
 
     async def open(self, *, migrate: bool = True) -> None:
-        await self.time()
+        try:
+            await self.time()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

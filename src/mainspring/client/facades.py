@@ -1,6 +1,7 @@
 """The facades of an engine whose store is an API."""
 
-from ..engine import Facades
+from collections.abc import Mapping
+
 from .jobs import RemoteJobs
 from .keys import RemoteKeys
 from .queues import RemoteQueues
@@ -10,13 +11,13 @@ from .triggers import RemoteTriggers
 from .webhooks import RemoteWebhooks
 from .workers import RemoteWorkers
 
-REMOTE = Facades(
-    jobs=RemoteJobs,
-    keys=RemoteKeys,
-    queues=RemoteQueues,
-    workers=RemoteWorkers,
-    schedules=RemoteSchedules,
-    webhooks=RemoteWebhooks,
-    triggers=RemoteTriggers,
-    statistics=RemoteStatistics,
-)
+REMOTE: Mapping[str, type] = {
+    "Jobs": RemoteJobs,
+    "Keys": RemoteKeys,
+    "Queues": RemoteQueues,
+    "Workers": RemoteWorkers,
+    "Schedules": RemoteSchedules,
+    "Webhooks": RemoteWebhooks,
+    "Triggers": RemoteTriggers,
+    "Statistics": RemoteStatistics,
+}

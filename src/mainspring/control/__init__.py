@@ -1,20 +1,46 @@
 """Facades of an app over its store, for reading and changing: app.jobs, app.schedules, app.queues and so on."""
 
-from .audit import Audit
-from .checks import MAX_PAGE_ROWS
-from .dead import Dead
-from .executions import Executions
-from .job_page import Page
-from .jobs import Jobs
-from .keys import Keys
-from .queues import Queues
-from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
-from .schedule_history import RunSample, ScheduleRun, ScheduleStats
-from .schedules import Backfill, Schedules
-from .statistics import Statistics
-from .triggers import Triggers
-from .webhooks import Webhooks
-from .workers import Workers
+from typing import TYPE_CHECKING
+
+from ..lazy import exports
+
+if TYPE_CHECKING:
+    from .audit import Audit
+    from .checks import MAX_PAGE_ROWS
+    from .dead import Dead
+    from .executions import Executions
+    from .job_page import Page
+    from .jobs import Jobs
+    from .keys import Keys
+    from .queues import Queues
+    from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
+    from .schedule_history import RunSample, ScheduleRun, ScheduleStats
+    from .schedules import Backfill, Schedules
+    from .statistics import Statistics
+    from .triggers import Triggers
+    from .webhooks import Webhooks
+    from .workers import Workers
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "audit": ["Audit"],
+            "checks": ["MAX_PAGE_ROWS"],
+            "dead": ["Dead"],
+            "executions": ["Executions"],
+            "job_page": ["Page"],
+            "jobs": ["Jobs"],
+            "keys": ["Keys"],
+            "queues": ["Queues"],
+            "schedule_bulk": ["ManySchedules", "ScheduleBulk", "ScheduleFilter"],
+            "schedule_history": ["RunSample", "ScheduleRun", "ScheduleStats"],
+            "schedules": ["Backfill", "Schedules"],
+            "statistics": ["Statistics"],
+            "triggers": ["Triggers"],
+            "webhooks": ["Webhooks"],
+            "workers": ["Workers"],
+        },
+    )
 
 __all__ = [
     "MAX_PAGE_ROWS", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import fields
 
-from ..config import SPANS, Settings
+from ..config import SPANS, Settings, Source, variable_of
 from ..mask import MASK, mask_text
 
-Source = Literal["argument", "environment", "default"]
 Unit = Literal["seconds", "bytes", "hours", "days"]
 # Values that are never shown; other texts are masked, so that a URL has no password.
 SECRETS = ("api_key", "jwt_secret")
@@ -35,15 +33,6 @@ class Setting(Struct, frozen=True, kw_only=True):
     """The unit of a time span or a size."""
 
 
-def sources(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> dict[str, Source]:
-    """The source from which config.load() takes each setting."""
-    found: dict[str, Source] = {}
-    for name in Settings.__struct_fields__:
-        variable = environ.get(variable_of(name), "").strip()
-        found[name] = "argument" if given.get(name) is not None else "environment" if variable else "default"
-    return found
-
-
 def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]:
     """All settings, in the order of the documentation."""
     return [
@@ -59,10 +48,6 @@ def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]
         )
         for field in fields(settings)
     ]
-
-
-def variable_of(name: str) -> str:
-    return f"MAINSPRING_{name.upper()}"
 
 
 def _unit(name: str) -> Unit | None:

@@ -1,5 +1,12 @@
 """Logging: formatters of log records, and log lines for events."""
 
-from .formatters import JsonFormatter, RunFilter
+from typing import TYPE_CHECKING
+
+from ..lazy import exports
+
+if TYPE_CHECKING:
+    from .formatters import JsonFormatter, RunFilter
+else:
+    __getattr__, __dir__ = exports(__name__, {"formatters": ["JsonFormatter", "RunFilter"]})
 
 __all__ = ["JsonFormatter", "RunFilter"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+import os.path
 import traceback
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import cast
 
 from msgspec import Struct
 
-from ..bounds import later
+from ..bounds import MAX_TEXT_CHARACTERS, later
 from ..errors import JobTimeout, MainspringError
 from ..ids import JobId, Lease, WorkerId
-from ..mask import CUT_MARK, MAX_TEXT_CHARACTERS, mask_to_cut
 from ..retry import Backoff
 from ..span import Span, seconds
 from ..suggest import SuggestingMeta
@@ -33,8 +32,8 @@ MAX_MESSAGE_CHARACTERS = 4_096
 MAX_TYPE_CHARACTERS = 256
 _MASKABLE = slice(MAX_TEXT_CHARACTERS + 1)
 # Frames of the engine are cut from stacks. Those of the demo are not: its tasks stand for user code.
-_ENGINE = str(Path(__file__).parents[1])
-_DEMO = str(Path(__file__).parents[1] / "demo")
+_ENGINE = os.path.dirname(os.path.dirname(__file__))
+_DEMO = os.path.join(_ENGINE, "demo")
 _broken_backoff = SurvivedErrors("backoff", "the default backoff is used instead")
 
 
@@ -383,7 +382,11 @@ def clean(text: str, limit: int) -> str:
     # dropped first.
     text = str.replace(str.__getitem__(text, _MASKABLE), "\x00", "\\x00")
     text = text.encode("utf-8", "backslashreplace").decode()
-    if len(text) <= limit or len(text := mask_to_cut(text)) <= limit:
+    if len(text) <= limit:
+        return text
+    from ..mask import CUT_MARK, mask_to_cut
+
+    if len(text := mask_to_cut(text)) <= limit:
         return text
     half = (limit - 50) // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} {CUT_MARK}{text[-half:]}"

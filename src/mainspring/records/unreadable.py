@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..mask import mask_to_cut
 from ..survived_errors import count_unreadable
 from .document import Document
 from .finding import Finding
@@ -37,6 +36,8 @@ def unreadable_record(kind: str, name: str, error: Exception | str) -> Unreadabl
 
 
 def _record_of(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
+    from ..mask import mask_to_cut
+
     return UnreadableRecord(kind, name, mask_to_cut(_text(error))[:MAX_ERROR_CHARACTERS])
 
 

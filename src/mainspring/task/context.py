@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from ..bounds import MAX_METADATA_BYTES
+from ..bounds import MAX_METADATA_BYTES, MAX_TEXT_CHARACTERS
 from ..codec import encode
 from ..errors import BadInput
 from ..ids import Lease
-from ..mask import MAX_TEXT_CHARACTERS, mask_to_cut
 from ..records.job import Job
 from ..records.run import Items, RunNotes, RunReport, Usage
 from ..suggest import renamed_value
@@ -266,7 +265,11 @@ def checked_number(value: Any) -> float:
 def clean_line(text: str) -> str:
     """At most MAX_LINE_CHARACTERS characters that every store can hold. A text that has to be cut is masked first."""
     text = str(text)[: MAX_TEXT_CHARACTERS + 1].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    if len(text) <= MAX_LINE_CHARACTERS or len(text := mask_to_cut(text)) <= MAX_LINE_CHARACTERS:
+    if len(text) <= MAX_LINE_CHARACTERS:
+        return text
+    from ..mask import mask_to_cut
+
+    if len(text := mask_to_cut(text)) <= MAX_LINE_CHARACTERS:
         return text
     return f"{text[:MAX_LINE_CHARACTERS]} … {len(text) - MAX_LINE_CHARACTERS} characters more"
 

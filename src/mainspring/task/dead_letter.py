@@ -14,7 +14,6 @@ from ..clock import EPOCH
 from ..codec import decode_or_text
 from ..errors import BadPayload, BadTask
 from ..ids import JobId
-from ..mask import mask_to_cut
 from ..records.job import Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.run import Failure
@@ -80,6 +79,8 @@ def _handler_job(handler: Task[Any, Any], letter: DeadLetter) -> NewJob:
     try:
         job = handler.job(letter)
     except BadPayload:  # too long: the stored job has the rest
+        from ..mask import mask_to_cut
+
         short = Failure(letter.failure.type, mask_to_cut(letter.failure.message)[:MAX_MESSAGE_CHARACTERS])
         left_out = "(left out: too long for a letter; see the job)"
         job = handler.job(replace(letter, arguments=left_out, metadata={}, failure=short))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -37,6 +36,8 @@ class Key(Struct, frozen=True, metaclass=SuggestingStructMeta):
             for name in chosen:
                 if name not in values and self.args is not True:
                     raise BadInput(f"key of task {task!r} names argument {name!r}, which this call does not give")
+            from hashlib import sha256
+
             data = msgspec.json.encode([(name, values[name]) for name in chosen], order="sorted", enc_hook=repr)
             parts.append(sha256(data).hexdigest()[:24])
         if self.queue:

@@ -16,7 +16,6 @@ from ..codec import Arguments, Results, is_async
 from ..errors import BadInput, BadTask
 from ..ids import new_id
 from ..records.job import NewJob
-from ..records.outcome import Policy
 from ..suggest import unexpected_keyword
 from .context import Context, Middleware
 from .dedup_key import resolve_key
@@ -33,6 +32,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..app import Mainspring
+    from ..records.outcome import Policy
     from ..sync import SyncTask
     from .handle import Handle
 
@@ -133,6 +133,8 @@ class Task(Generic[P, R]):
 
     def policy(self, default: Policy) -> Policy:
         """The task's retry rules, with the app's defaults where the task has none."""
+        from ..records.outcome import Policy
+
         options = self.options
         return Policy(
             default.max_retries if options.max_retries is None else options.max_retries,

@@ -31,6 +31,7 @@ class HarnessEngine(Engine):
     ) -> None:
         super().__init__(store, clock, registry, settings, bus)
         self._around = around
+        self.load_services()
 
     def check_within(self) -> None:
         """Accepts `within=`, and ignores it: the memory store cannot join the caller's transaction."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -180,6 +179,8 @@ def _retry_after(answer: WebhookResponse, now: datetime) -> float | None:
     if answer.retry_after.isascii() and answer.retry_after.isdigit():
         wait = float(answer.retry_after[:9])
     else:
+        from email.utils import parsedate_to_datetime
+
         try:
             at = parsedate_to_datetime(answer.retry_after)
         except (ValueError, OverflowError):

@@ -35,15 +35,6 @@ MAX_WAITING_EVENTS = 10_000
 BATCH_JOBS = 500
 # Real time for the last events of a worker.
 LAST_FLUSH_SECONDS = 1.0
-# Events that collect() accepts; the ends of runs come through with_deliveries().
-COLLECTED_EVENTS: tuple[type[events.Event], ...] = (
-    events.JobsChanged,
-    events.JobsExpired,
-    events.SchedulePaused,
-    events.TickPassed,
-    events.WorkerStarted,
-    events.WorkerStopped,
-)
 
 
 class WebhookDispatcher:

@@ -21,8 +21,6 @@ from .record import SigningSecrets
 MAX_TRIGGERS = 1000
 # How far a message's timestamp may differ from now.
 TIMESTAMP_TOLERANCE = timedelta(minutes=5)
-# How long the id of an accepted message is remembered, even if its job is deleted earlier.
-MESSAGE_ID_RETENTION = timedelta(days=1)
 MAX_ID_CHARACTERS = 200
 # The path of the whole message in `arguments`.
 BODY = "body"

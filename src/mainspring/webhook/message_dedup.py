@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -11,8 +11,9 @@ from ..ids import JobId, new_id
 from ..records.document import Document, DocumentDrop
 from ..records.query import Filter
 from ..store import Store
-from .inbound import MESSAGE_ID_RETENTION
 
+# How long the id of an accepted message is remembered, even if its job is deleted earlier.
+MESSAGE_ID_RETENTION = timedelta(days=1)
 # Document kind of a message that was received.
 _SEEN_KIND = "trigger.call"
 # Revision of that document once the job is in the store.
