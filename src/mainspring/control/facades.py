@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from ..lazy import lazy_property
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from .workers import Workers
 
 
-class Facades:
+class Facades(ABC):
     """The facades of an engine over its store."""
 
+    @abstractmethod
     def make_facade(self, name: str) -> Any:
         """A facade of the class of that name."""
-        raise NotImplementedError
 
     @lazy_property
     def jobs(self) -> Jobs:
