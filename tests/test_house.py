@@ -30,7 +30,7 @@ TIERS: list[set[str]] = [
     {"records", "trigger"},
     {"codec", "sync", "task", "middleware", "executor"},
     {"schedule"},
-    {"events", "store", "store_retry", "leader", "logs"},
+    {"events", "store", "leader", "logs"},
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},
     {"control", "registry", "engine", "app", "__init__"},

@@ -22,7 +22,7 @@ from source_tree import MODULES, ROOT, SOURCE, TESTS, name_of, tree_of
 LISTS = TESTS / "house"
 WRITE = os.environ.get("MAINSPRING_TEST_HOUSE") == "write"
 HOW = "MAINSPRING_TEST_HOUSE=write .venv/bin/python -m pytest tests/test_house_words.py"
-MAX_TOP_MODULES = 26
+MAX_TOP_MODULES = 25
 # The goals of limits.txt, which holds the present numbers until they are reached.
 MAX_FMT_SKIPS = 60
 MAX_BANNED_WORDS = 25

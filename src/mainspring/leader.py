@@ -22,7 +22,7 @@ from .events import Bus, LeaderChanged
 from .schedule.record import LeaderTerm
 from .store import Store
 from .store.poll_interval import poll_interval
-from .store_retry import store_trouble
+from .store.retry import store_trouble
 from .suggest import former_method
 from .survived_errors import count_error
 from .sync import Sync

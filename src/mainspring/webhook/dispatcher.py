@@ -21,7 +21,7 @@ from ..records.job import Action, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import Filter
 from ..store import Store
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from ..survived_errors import SurvivedErrors, count_error
 from .message import WebhookEvent, delivery_job, end_kind, job_ended_event, masked_text, run_ended_event, tick_event
 from .record import TASK, WEBHOOKS, Webhook

@@ -10,7 +10,7 @@ from ..clock import Alarm, Clock
 from ..errors import BadInput
 from ..store import Store
 from ..store.poll_interval import poll_interval
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from ..task.options import check_name
 from ..task.task import Task
 from ..webhook.record import QUEUE as WEBHOOKS

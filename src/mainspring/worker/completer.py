@@ -17,7 +17,7 @@ from ..records.job import Job
 from ..records.outcome import Done, Outcome, RunEnd, failure_of
 from ..records.run import Ending
 from ..store import Store
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from ..survived_errors import SurvivedErrors
 from .batch_size import BATCH_BYTES
 from .reports import ReportSender

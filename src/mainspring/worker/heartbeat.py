@@ -17,7 +17,7 @@ from ..events import Bus
 from ..ids import WorkerId
 from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
-from ..store_retry import store_trouble
+from ..store.retry import store_trouble
 from ..survived_errors import SurvivedErrors
 from .claims import ClaimLimits, with_limit
 from .runner import Runner

@@ -19,7 +19,7 @@ from ..records.pruning import Pruning
 from ..records.query import End, Filter
 from ..records.run import Execution, LogLine
 from ..store import Store
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from ..survived_errors import count_error
 from ..task.retention import Retention, Rules, retention_of
 from .batch_size import BatchSize

@@ -10,7 +10,7 @@ from ..events import Bus, JobReported
 from ..records.job import Job
 from ..records.run import RunReport
 from ..store import Store
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from .report_buffer import ReportBuffer
 
 # Log lines and progress are collected this long before they are sent.

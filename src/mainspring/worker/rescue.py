@@ -15,7 +15,7 @@ from ..records.outcome import Outcome
 from ..records.query import Filter
 from ..records.run import Ending
 from ..store import Store
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from .batch_size import BatchSize
 from .completer import emit_ended
 from .slots import RunKey

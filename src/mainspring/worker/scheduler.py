@@ -31,7 +31,7 @@ from ..schedule.plan import plan
 from ..schedule.record import BACKFILL, BY_HAND, INPUT_ERROR, MAX_REASON_CHARACTERS, Firing, Schedule, Tick, tick_key
 from ..store import Store
 from ..store.poll_interval import poll_interval
-from ..store_retry import StoreRetry
+from ..store.retry import StoreRetry
 from ..survived_errors import is_own_cancellation
 from .user_call import UserCalls
 from .watchdog import Watchdog

@@ -26,7 +26,7 @@ from ..records.outcome import Crashed, Outcome, RunEnd, decide
 from ..records.run import Ending
 from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..store import Listening, Store
-from ..store_retry import StoreOnce, StoreRetry
+from ..store.retry import StoreOnce, StoreRetry
 from ..supervisor.signals import on_stop
 from ..task.task import Task
 from .claimer import Claimer

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
-from .clock import Clock
-from .errors import StoreUnavailable
-from .events import Bus, StoreTrouble
-from .retry import Backoff
+from ..clock import Clock
+from ..errors import StoreUnavailable
+from ..events import Bus, StoreTrouble
+from ..retry import Backoff
 
 T = TypeVar("T")
 _BACKOFF = Backoff(initial=0.1, max=2.0, jitter=0.5)
