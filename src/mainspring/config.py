@@ -61,6 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     workers: int = 1
     recycle_jobs: int = 0
     recycle_memory: int = 0
+    tune_gc: bool = True
     payload_limit: int = 1 << 20
     result_limit: int = 1 << 20
     durability: Durability = "full"

@@ -74,6 +74,22 @@ def test_logging_set_up_by_the_app_is_left_alone(process, here, shop, enqueued):
     assert "ERROR" not in errors
 
 
+@pytest.mark.parametrize(("setting", "tuned"), [("on", True), ("off", False)])
+def test_worker_tunes_the_garbage_collector_of_its_process(process, here, setting, tuned):
+    here.joinpath("heap.py").write_text(
+        "import gc\nfrom mainspring import Mainspring\napp = Mainspring('sqlite:///jobs.db')\n"
+        "default = gc.get_threshold()\n"
+        "@app.task\nasync def tuned() -> bool:\n    return gc.get_threshold() != default\n"
+    )
+    worker = process("worker", "heap:app", MAINSPRING_TUNE_GC=setting)
+    worker.line("worker")
+    code, out, _ = process("enqueue", "tuned", "--app", "heap:app", "--wait", "20").end()
+    assert code == 0
+    assert json.dumps(tuned) in out
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
+
+
 def test_recycled_process_restarts_in_place(process, shop, enqueued):
     worker = process("worker", shop, "--queues", "mail", MAINSPRING_RECYCLE_JOBS="1")
     starts = [worker.line(" on sqlite")]

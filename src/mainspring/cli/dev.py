@@ -62,7 +62,8 @@ def dev(
     found = load_app(name, source)
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     lines = None if all_lines else JobLineFilter.install(found.clock, found.events)
-    run(_work_and_serve(found, Service(found, host, port, no_auth), lines, folder, ReadyMessage(about, opens)))
+    work = _work_and_serve(found, Service(found, host, port, no_auth), lines, folder, ReadyMessage(about, opens))
+    run(work, tune_gc=found.settings.tune_gc)
 
 
 class ReadyMessage(NamedTuple):

@@ -15,12 +15,13 @@ _ended_loop = SurvivedErrors("event_loop", "code of a job has ended the event lo
 LAST_TASKS_SECONDS = 1.0
 
 
-def run(work: Coroutine[Any, Any, T], *, goes_on: bool = False) -> T:
+def run(work: Coroutine[Any, Any, T], *, goes_on: bool = False, tune_gc: bool = True) -> T:
     """Runs the work and returns its value. A task that ignores its cancellation does not block the end of the process.
 
     With `goes_on` the work continues if other code on its loop ends that loop, by SystemExit or by stop().
     """
-    tune_garbage_collector()
+    if tune_gc:
+        tune_garbage_collector()
     runner = asyncio.Runner(loop_factory=_loop_factory())
     try:
         return _run_to_end(runner, work) if goes_on else runner.run(work)

@@ -38,7 +38,7 @@ def server(
         click.echo(openapi_json())
         return
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
-    run(_serve(found, Service(found, host, port, no_auth)))
+    run(_serve(found, Service(found, host, port, no_auth)), tune_gc=found.settings.tune_gc)
 
 
 async def _serve(app: Mainspring, service: Service) -> None:

@@ -90,7 +90,8 @@ def worker(
     if count > 1:
         _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
-    run(_work(found, one, f"queues {queues or 'all'}", slots, channel, metrics), goes_on=True)
+    work = _work(found, one, f"queues {queues or 'all'}", slots, channel, metrics)
+    run(work, goes_on=True, tune_gc=found.settings.tune_gc)
     if one.recycled is None or (one.stopped_by_operator and channel is None):
         return
     if channel is not None:

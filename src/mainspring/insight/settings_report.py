@@ -105,6 +105,10 @@ MEANINGS: Mapping[str, str] = {
     "recycle_memory": (
         "a worker process that holds more memory than this is replaced: bytes, or `512MB`, `2GB`; 0: never"
     ),
+    "tune_gc": (
+        "let `worker`, `server` and `dev` collect garbage less often than Python does by default; a process of your "
+        "own is never tuned"
+    ),
     "payload_limit": "largest arguments of a job, in bytes of JSON",
     "result_limit": "largest result that is kept, in bytes of JSON",
     "durability": "whether a commit waits for the disk: `full` or `relaxed`; see SQLite, PostgreSQL",
