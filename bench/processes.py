@@ -61,6 +61,8 @@ class Program:
     """A command that takes BENCH_HOME as its place on the disk."""
 
     command: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+    """Of its environment, beside those of every program."""
 
     @contextmanager
     def running(self, home: Path, *args: object, **env: str) -> Iterator[Child]:
@@ -70,7 +72,12 @@ class Program:
             raise Failed(f"there is no {command[0]}: bench/peers installs it")
         with open(home / "log", "a") as log:
             process = subprocess.Popen(
-                command, cwd=home, env=environment(home) | env, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                cwd=home,
+                env=environment(home) | dict(self.variables) | env,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         try:
             yield Child(process, home)
