@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -46,30 +47,34 @@ _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WH
         ORDER BY expires_at LIMIT :limit)
     RETURNING id, CAST(options AS BLOB), idempotency_key"""
 
-# Every (queue, task, rank) group with pending jobs, and its first run_at, by hops along the index: the cost is the
-# number of groups, not of jobs. A row-value comparison would seek by queue alone, and scan.
+# Every (queue, task, rank) group with pending jobs, and its first run_at and id, by hops along the index: the cost is
+# the number of groups, not of jobs. A row-value comparison would seek by queue alone, and scan.
 _HOP = """SELECT n FROM mainspring_jobs WHERE state = 'pending' AND crashes < 2 AND {}
     ORDER BY queue, task, rank, run_at, id LIMIT 1"""
-GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
-        SELECT queue, task, rank, run_at FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
+GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at, id) AS (
+        SELECT queue, task, rank, run_at, id FROM mainspring_jobs WHERE n = ({_HOP.format("1")})
         UNION ALL
-        SELECT job.queue, job.task, job.rank, job.run_at FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
+        SELECT job.queue, job.task, job.rank, job.run_at, job.id
+        FROM groups CROSS JOIN mainspring_jobs job ON job.n = coalesce(
             ({_HOP.format("queue = groups.queue AND task = groups.task AND rank > groups.rank")}),
             ({_HOP.format("queue = groups.queue AND task > groups.task")}),
             ({_HOP.format("queue > groups.queue")})))
-    SELECT queue, task, rank, run_at FROM groups"""
+    SELECT queue, task, rank, run_at, id FROM groups"""
 
 # Due jobs of one group: the index has them in claim order.
 _DUE_IN_ONE = """SELECT json_group_array(n) FROM (SELECT n FROM mainspring_jobs
         WHERE state = 'pending' AND crashes < 2 AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
         ORDER BY run_at, id LIMIT :limit)"""
-# Due jobs of several groups of one rank: up to :limit of each group, then the first :limit of all.
-_DUE_IN_MANY = """SELECT json_group_array(n) FROM (SELECT job.n FROM json_each(:groups) one
-        CROSS JOIN mainspring_jobs job ON job.n IN (SELECT n FROM mainspring_jobs
-            WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
-                AND task = json_extract(one.value, '$[1]') AND rank = :rank AND run_at <= :now
-            ORDER BY run_at, id LIMIT :limit)
-        ORDER BY job.run_at, job.id LIMIT :limit)"""
+# Due jobs of several groups of one rank, up to a place in the order: the first :each of each group.
+_DUE_IN_MANY = """FROM json_each(:groups) one CROSS JOIN mainspring_jobs job ON job.n IN (SELECT n FROM mainspring_jobs
+        WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
+            AND task = json_extract(one.value, '$[1]') AND rank = :rank AND (run_at, id) <= (:last_run_at, :last_id)
+        ORDER BY run_at, id LIMIT :each)
+    ORDER BY job.run_at, job.id"""
+_FIRST_OF_MANY = f"SELECT json_group_array(n) FROM (SELECT job.n {_DUE_IN_MANY} LIMIT :limit)"
+_PLACE_IN_MANY = f"SELECT job.run_at, job.id {_DUE_IN_MANY} LIMIT 1 OFFSET :limit - 1"
+# Sorts after every id.
+_AFTER_ALL_IDS = "\U0010ffff"
 _TAKE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n IN (SELECT value FROM json_each(:ns)) AND (expires_at IS NULL OR expires_at > :now)"""
@@ -165,9 +170,10 @@ class _Claimable:
         self, db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
     ) -> None:
         paused = {name for (name,) in db.execute(PAUSED_QUEUES).fetchall()}
+        served, queues = frozenset(tasks), None if queues is None else frozenset(queues)
 
         def serves(row: Row) -> bool:
-            return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
+            return row[1] in served and (queues is None or row[0] in queues) and row[0] not in paused
 
         self.groups = list(filter(serves, db.execute(GROUPS).fetchall()))
         self.suspects = list(filter(serves, db.execute(_SUSPECTS, (worker,)).fetchall()))
@@ -236,9 +242,29 @@ def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> l
         values = values | {"queue": groups[0][0], "task": groups[0][1]}
         found = db.execute(_DUE_IN_ONE, values).fetchone()[0]
     else:
-        found = db.execute(_DUE_IN_MANY, values | {"groups": _json([row[:2] for row in groups])}).fetchone()[0]
+        found = db.execute(_FIRST_OF_MANY, _bounded(db, groups, values)).fetchone()[0]
     rows: list[int] = _decode(found)
     return rows
+
+
+def _bounded(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> dict[str, Any]:
+    """The values of _FIRST_OF_MANY, with the groups and the last place that its jobs may come from.
+
+    The first `limit` jobs come from the groups whose first jobs are the first `limit`. If there are that many groups,
+    none of these jobs comes after the last of those; else, none comes after the `limit`-th of the groups' first jobs.
+    """
+    limit = values["limit"]
+    first = sorted(groups, key=itemgetter(3, 4))[:limit]
+    values = values | {"groups": _json([row[:2] for row in first]), "each": limit}
+    if len(first) == limit:
+        return values | {"last_run_at": first[-1][3], "last_id": first[-1][4]}
+    values |= {"last_run_at": values["now"], "last_id": _AFTER_ALL_IDS}
+    each = 2 * limit // len(first) + 1
+    while each < limit:  # some groups may have fewer jobs
+        if place := db.execute(_PLACE_IN_MANY, values | {"each": each}).fetchone():
+            return values | {"last_run_at": place[0], "last_id": place[1]}
+        each *= 4
+    return values
 
 
 def _within_budget(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[int], int]:

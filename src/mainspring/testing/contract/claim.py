@@ -74,6 +74,19 @@ class ClaimContract(Contract):
             expected = [job.id for job in sorted(jobs, key=lambda job: -job.priority)]
             assert await claim_ids(store, queues=["a", "b", "c"], tasks=["x", "y"]) == expected
 
+    @proves("C2", "C6")
+    @pytest.mark.parametrize("limit", [1, 3, 8, 30])
+    async def test_claim_order_holds_across_more_and_fewer_queues_than_the_limit(self, limit: int) -> None:
+        async with self.opened() as store:
+            # Queue 0 has most of the jobs, and several queues have jobs of one instant.
+            places = [(0 if n % 3 else n % 10, -(n * 7 % 12)) for n in range(40)]
+            jobs = [new_job(queue=f"q{queue}", run_at=later(seconds)) for queue, seconds in places]
+            await put(store, *jobs)
+            await beat(store)
+            claimed = [[job.id for job in (await claim(store, limit=limit)).jobs] for _ in range(-(-40 // limit))]
+            expected = [job.id for job in sorted(jobs, key=lambda job: (job.run_at, job.id))]
+            assert claimed == [expected[first : first + limit] for first in range(0, 40, limit)]
+
     @proves("C6")
     async def test_claim_order_holds_from_claim_to_claim(self) -> None:
         async with self.opened() as store:
