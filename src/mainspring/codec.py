@@ -57,7 +57,7 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
         data = _encoder.encode(value)
         if len(data) > limit:
             return data
-        if too_deep(data):
+        if len(data) > MAX_DEPTH and too_deep(data):
             raise RecursionError
         if _TO_INSPECT.search(data):
             _inspect(msgspec.to_builtins(value, enc_hook=_enc_hook))
@@ -230,6 +230,8 @@ class Arguments:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by parameter name."""
+        if not kwargs and len(args) == 1 and self._positional:  # the most frequent call, three times as fast
+            return {self._positional[0]: args[0]}
         values = dict(zip(self._positional, args, strict=False))
         if len(args) > len(self._positional):
             if self._rest is None:

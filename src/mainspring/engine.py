@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from . import control
 from .clock import StoreClock
-from .codec import encode_call
+from .codec import Results, encode_call
 from .config import Fire, Settings
 from .control.facades import Facades
 from .errors import BadInput, JobExists, ShuttingDown, UnknownTask
@@ -19,7 +19,7 @@ from .lazy import lazy_property
 from .records.job import Enqueued, NewJob
 from .registry import Registry
 from .suggest import did_you_mean
-from .task.handle import Handle
+from .task.handle import UNKNOWN_RESULTS, Handle
 from .task.options import (
     CheckedOptions,
     JobOptions,
@@ -242,11 +242,15 @@ class Engine(Facades):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
                     self.events.emit(enqueued_event(now, job, answer))
-        return [self.handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
+        results = {task: self._results(task) for task in {job.task for job in jobs}}
+        return [Handle(self, answer, results[job.task]) for job, answer in zip(jobs, answers, strict=True)]
 
     def handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
+        return Handle(self, enqueued, self._results(task))
+
+    def _results(self, task: str) -> Results:
         known = self.tasks.get(task)
-        return Handle(self, enqueued) if known is None else Handle(self, enqueued, known.results)
+        return UNKNOWN_RESULTS if known is None else known.results
 
     # parts of workers
 

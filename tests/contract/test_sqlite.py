@@ -13,14 +13,26 @@ import pytest
 
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.records.audit import AuditFilter
-from mainspring.records.job import Enqueued
+from mainspring.records.job import Enqueued, State
+from mainspring.records.outcome import Done, Released, decide
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.sqlite import audit
+from mainspring.stores.sqlite import audit, finish
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.stores.sqlite.writer_thread import translate_error
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import NOW, all_jobs, beat, claim, claim_ids, new_job, put, start
+from mainspring.testing.contract.build import (
+    A_MINUTE_LATER,
+    A_SECOND_LATER,
+    NOW,
+    all_jobs,
+    beat,
+    claim,
+    claim_ids,
+    new_job,
+    put,
+    start,
+)
 
 
 class TestSqlite(StoreContract):
@@ -126,6 +138,28 @@ class TestSqlite(StoreContract):
             mine.close()
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
+    async def test_completions_of_one_claim_are_fenced_by_its_lease(self) -> None:
+        async with self.opened() as store:
+            await put(store, *[new_job() for _ in range(finish.MIN_BARE_RUNS)])
+            await beat(store)
+            first, *others = (await claim(store)).jobs
+            await store.finish([decide(first, Released(), now=NOW)])
+            (again,) = (await claim(store)).jobs
+            assert again.id == first.id
+            ended = [decide(job, Done(), now=A_SECOND_LATER) for job in [first, *others]]
+            assert await store.finish(ended) == {job.id for job in others}
+            running = [job for job in await all_jobs(store) if job.state is State.RUNNING]
+            assert [(job.id, job.lease) for job in running] == [(again.id, again.lease)]
+
+    async def test_completions_of_one_claim_end_each_run_once(self) -> None:
+        async with self.opened() as store:
+            await put(store, *[new_job() for _ in range(finish.MIN_BARE_RUNS)])
+            await beat(store)
+            jobs = (await claim(store)).jobs
+            await store.finish([decide(job, Done(), now=A_SECOND_LATER) for job in jobs])
+            assert await store.finish([decide(job, Done(), now=A_MINUTE_LATER) for job in jobs]) == set()
+            assert {job.finished_at for job in await all_jobs(store)} == {A_SECOND_LATER}
+
     async def test_schema_migrates_down_and_up_again(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
@@ -151,6 +185,13 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
 async def test_a_page_of_the_audit_log_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
     plan = await plan_of(tmp_path, lambda db: audit.audit_page(db, AuditFilter(who="ada"), 10, "x"))
     assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
+
+
+async def test_completions_of_one_claim_are_found_by_their_ids(tmp_path: Path) -> None:
+    values = {"ended": '{"x": 1}', "lease": "y"}
+    plan = await plan_of(tmp_path, lambda db: db.execute(finish.COMPLETE_BARE, values))
+    assert plan.startswith("SCAN ended VIRTUAL TABLE")
+    assert "SEARCH job USING INDEX sqlite_autoindex_mainspring_jobs_1 (id=?)" in plan
 
 
 async def test_old_audit_entries_are_found_without_a_scan(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import fields, replace
 from mainspring.records.job import NewJob
 from mainspring.retry import Backoff
 from mainspring.stores.postgres.enqueue import are_alike
+from mainspring.stores.postgres.pool import SEPARATOR
 
 JOB = NewJob(id="1", task="send", payload="{}")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -49,3 +50,8 @@ def test_jobs_with_metadata_are_not_alike() -> None:
 
 def test_every_field_of_a_job_is_compared() -> None:
     assert {field.name for field in fields(NewJob)} == {*OWN, *OTHER, *KEYS}
+
+
+@pytest.mark.parametrize("name", ["id", "payload"])
+def test_jobs_with_the_separator_in_a_text_are_not_alike(name: str) -> None:
+    assert not are_alike([JOB, replace(JOB, **{**OWN, name: f"a{SEPARATOR}b"})])

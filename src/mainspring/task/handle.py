@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 # The wait for a result without a timeout is repeated after this time.
 MAX_WAIT_SECONDS = 3600.0
-_ANY = Results(None, "")
+# Of a task whose code is elsewhere.
+UNKNOWN_RESULTS = Results(None, "")
 
 
 class Handle(Generic[R]):
@@ -26,7 +27,7 @@ class Handle(Generic[R]):
 
     __slots__ = ("_engine", "_results", "id", "status")
 
-    def __init__(self, engine: Engine, enqueued: Enqueued, results: Results = _ANY) -> None:
+    def __init__(self, engine: Engine, enqueued: Enqueued, results: Results = UNKNOWN_RESULTS) -> None:
         self._engine = engine
         self._results = results
         self.id: JobId = enqueued.id
