@@ -40,6 +40,7 @@ class RedisConnection(asyncio.Protocol):
         self._on_message = on_message
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._silent_since = 0.0
         self.lost: asyncio.Future[str] = self._loop.create_future()
 
     # sending
@@ -50,9 +51,11 @@ class RedisConnection(asyncio.Protocol):
         if self._transport is None or self.lost.done():
             future.set_exception(ConnectionLost(self.lost.result() if self.lost.done() else "not connected"))
             return future
+        if not self._pending:
+            self._silent_since = self._loop.time()
         self._pending.append((count, future))
         if self._timer is None:
-            self._timer = self._loop.call_later(REPLY_SECONDS, self._time_out)
+            self._timer = self._loop.call_later(REPLY_SECONDS, self._check_silence)
         self._transport.write(packed)
         return future
 
@@ -65,8 +68,16 @@ class RedisConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _time_out(self) -> None:
-        self._end(f"no answer within {REPLY_SECONDS:g} s")
+    def _check_silence(self) -> None:
+        """One timer serves many commands: when it fires, it is set again for what is left of the newest wait."""
+        self._timer = None
+        if not self._pending:
+            return
+        left = self._silent_since + REPLY_SECONDS - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check_silence)
+        else:
+            self._end(f"no answer within {REPLY_SECONDS:g} s")
 
     # receiving
 
@@ -96,9 +107,8 @@ class RedisConnection(asyncio.Protocol):
         replies, self._replies = self._replies, []
         if not future.done():
             future.set_result(replies)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = self._loop.call_later(REPLY_SECONDS, self._time_out) if self._pending else None
+        if self._pending:
+            self._silent_since = self._loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(_reason(exc) if exc else "the server closed the connection")

@@ -24,7 +24,8 @@ class RedisConnector:
         self.url, self.loop, self.pid = url, asyncio.get_running_loop(), os.getpid()
         self._servers: dict[Address | None, RedisServer] = {}
         self._starts, self._masters = [0], list[Address | None]([None])
-        self._invalid = url.kind in ("cluster", "sentinel")
+        self._is_alone = url.kind not in ("cluster", "sentinel")
+        self._invalid = not self._is_alone
         self._discovering: asyncio.Lock = asyncio.Lock()
         self._discovered_at, self._seeds = 0.0, list(url.addresses)
 
@@ -32,6 +33,11 @@ class RedisConnector:
     def usable(self) -> bool:
         """Whether its event loop is open, and this is the process that made it."""
         return self.pid == os.getpid() and not self.loop.is_closed()
+
+    @property
+    def only_server(self) -> RedisServer | None:
+        """The server if it has all slots for ever; None in a cluster, with sentinels, and before the first request."""
+        return self._servers.get(None) if self._is_alone else None
 
     async def server_of(self, slot: int) -> RedisServer:
         if self._invalid or self._stale():
@@ -45,7 +51,7 @@ class RedisConnector:
 
     def invalidate(self) -> None:
         """Makes the next request discover the masters again."""
-        self._invalid = self.url.kind in ("cluster", "sentinel")
+        self._invalid = not self._is_alone
 
     async def servers(self) -> list[RedisServer]:
         """All masters."""

@@ -1,6 +1,6 @@
-"""Enqueue: plain jobs and jobs with free keys by enqueue.lua, all others by the rule.
+"""Enqueue: plain jobs and jobs with free keys by enqueue.lua, one plain job by enqueue_one.lua, others by the rule.
 
-enqueue.lua repeats the rule rules.enqueue.enqueue for jobs whose keys are free; test_twin.py compares the two.
+The scripts repeat the rule rules.enqueue.enqueue for jobs whose keys are free; test_twin.py compares them with it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class RedisEnqueue(RedisHandle):
             return []
         us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
         with self._clock.outside():
-            if all(is_plain(job, id, us) for job, id in pairs):
+            if len(jobs) == 1 and _is_due_and_plain(*pairs[0], us):
+                await _enqueue_one(shards, *pairs[0], us)
+                answers = [Enqueued(jobs[0].id)]
+            elif all(is_plain(job, id, us) for job, id in pairs):
                 await _enqueue_plain(shards, pairs, us)
                 answers = [Enqueued(job.id) for job in jobs]
             elif await _enqueue_with_keys(shards, pairs, us):
@@ -63,6 +66,17 @@ class RedisEnqueue(RedisHandle):
                 answers = await _enqueue_by_rule(shards, jobs, now)
         self._wakeups.notify("new")
         return answers
+
+
+def _is_due_and_plain(job: NewJob, id: bytes, now: int) -> bool:
+    return (job.run_at is None or micros(job.run_at) <= now) and is_plain(job, id, now)
+
+
+async def _enqueue_one(shards: Shards, job: NewJob, id: bytes, now: int) -> None:
+    """Adds a job that is plain and due: what enqueue.lua does, without what only batches need."""
+    run_at = now if job.run_at is None else micros(job.run_at)
+    entry, name = claim_key(job.priority, run_at, id), group(job.queue, job.task)
+    await shards.of(job.queue).script("enqueue_one", ("new", id, new_record(job, now), name, entry))
 
 
 async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:

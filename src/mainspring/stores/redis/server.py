@@ -31,7 +31,7 @@ def _read_lua(name: str) -> str:
     return _folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
-SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news")}
+SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "enqueue_one")}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("enqueue", "claim", "finish")}
 SCRIPTS |= {
     name: _read_lua("locks") + _read_lua("prelude") + _read_lua(name)
@@ -74,7 +74,8 @@ class RedisServer:
         if name not in self._sha_of:
             self._sha_of[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         try:
-            return await self.call("EVALSHA", self._sha_of[name], 1, base, *args)
+            (reply,) = await self._request(pack(("EVALSHA", self._sha_of[name], 1, base, *args)), 1)
+            return reply
         except StoreError as error:
             if not str(error.__cause__).startswith("NOSCRIPT"):
                 raise

@@ -37,6 +37,8 @@ class Shard:
 
     async def script(self, name: str, args: Sequence[Arg]) -> Any:
         """The reply of one of our scripts."""
+        if (server := self._connector.only_server) is not None:
+            return await server.script(name, self.base, args)
         return await self._request(lambda server: server.script(name, self.base, args))
 
     async def scripts(self, name: str, lists: Sequence[Sequence[Arg]]) -> list[Any]:
