@@ -74,7 +74,8 @@ class StoreClock:
         self.outside = clock.outside
 
     def now(self) -> datetime:
-        return self._clock.now() + self.skew if self.skew else self._clock.now()
+        now = self._clock.now()
+        return now + self.skew if self.skew else now
 
     async def learn(self, time: Callable[[], Awaitable[datetime]]) -> None:
         """Measures the skew: the store's time is compared with ours at the middle of the call."""

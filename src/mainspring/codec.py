@@ -156,8 +156,10 @@ class Arguments:
                 fields.append((parameter.name, hint, *default))
         self._declared = [parameter for name, parameter in declared.items() if name != self.context]
         self._required = any(len(field) == 2 for field in fields)
+        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self._rest or self._extra)
         # Fields have neutral names, since a parameter's name may not be valid for a Struct's field.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
+        self._parameters = [(name, self._fields[name]) for name in self._names]
         self._decoder = self._make_decoder([(self._fields[name], *rest) for name, *rest in fields])
 
     def _make_decoder(self, fields: list[Any]) -> Callable[[str], Struct]:
@@ -254,7 +256,9 @@ class Arguments:
         if payload == "{}" and not self._names:
             return [], {}
         shape = self._decoder(payload)
-        values = {name: value for name in self._names if (value := getattr(shape, self._fields[name])) is not UNSET}
+        if self._by_name:  # hot: every parameter has a value, which is passed by name
+            return [], {name: getattr(shape, field) for name, field in self._parameters}
+        values = {name: value for name, field in self._parameters if (value := getattr(shape, field)) is not UNSET}
         rest = UNSET if self._rest is None else getattr(shape, self._fields[self._rest])
         first = self._first if rest is UNSET else self._positional
         args = [values.pop(name) for name in first if name in values]

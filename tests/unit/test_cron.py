@@ -16,7 +16,9 @@ from mainspring import BadInput, cron
 from mainspring.trigger import Cron, Trigger, cron_plan
 from mainspring.trigger.cron_plan import CronPlan, _kind
 
-VECTORS = [json.loads(line) for line in (Path(__file__).parent / "data" / "cron_vectors.jsonl").open(encoding="utf-8")]
+VECTORS = [
+    json.loads(line) for line in (Path(__file__).parent / "data" / "cron_vectors.jsonl").read_text("utf-8").splitlines()
+]
 # This vector has its seconds in the last field.
 NOT_OURS = {"croniter-0238"}
 MICROSECOND = timedelta(microseconds=1)

@@ -252,8 +252,8 @@ class Driver:
             async with asyncio.timeout(REAL_SECONDS if alone else REAL_SECONDS_BESIDE):
                 await self._slots.wait_change()
         except TimeoutError:
-            for run in awake:
-                self.worker.fall_asleep(run.ctx)
+            for ctx in [run.ctx for run in awake if run.ctx is not None]:
+                self.worker.fall_asleep(ctx)
 
     def _on_wait(self, ctx: Context, waits: bool) -> None:
         """Called from any thread when a run begins or stops waiting for time."""
@@ -273,7 +273,8 @@ class Driver:
         self.worker.halt()
         for run in runs:
             run.end(Released())
-            self._clock.wake(run.ctx)  # a thread can be interrupted only while it does not wait
+            if run.ctx is not None:
+                self._clock.wake(run.ctx)  # a thread can be interrupted only while it does not wait
         await self._clock.settle()
         for run in runs:
             self._slots.settle(run, Released())

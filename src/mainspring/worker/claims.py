@@ -59,8 +59,8 @@ class ClaimTrigger(Alarm):
         return max(0.0, left + DEFERENCE_SECONDS * (due_at in self._postponed))
 
     def slot_freed(self) -> None:
-        """Wakes the claim loop at once if half the slots are free or nothing runs, else soon, so that one claim fills
-        several."""
+        """Called after one or several slots became free: wakes the claim loop at once if half of them are free or
+        nothing runs, else soon, so that one claim fills several."""
         if self.rung:
             return
         if not self._gather or not len(self._slots):
@@ -113,6 +113,7 @@ class ClaimLimits:
             queues if queues is None or isinstance(queues, Mapping) else dict.fromkeys(queues)
         )
         self.tasks = tasks
+        self.has_limits = bool(with_limit(self.queues) or with_limit(tasks))
         self._groups = [(queue, task) for queue in _groups(self.queues) for task in _groups(tasks)]
 
     def requests(self, slots: Slots, free_slots: Callable[[], int]) -> Iterator[ClaimRequestArgs]:

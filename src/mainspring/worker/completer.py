@@ -54,7 +54,7 @@ class Completer:
         self._gathered = Alarm(clock)
         self._flushing = asyncio.Lock()
         self._outcomes: list[tuple[Run, Outcome]] = []
-        self._storing: set[RunKey] = set()
+        self._storing: list[tuple[Run, Outcome]] = []
         self.bytes = 0
         """Size of the jobs and outcomes that are not stored yet."""
         self._finished_bytes = 0
@@ -64,12 +64,13 @@ class Completer:
         return len(self._outcomes) + len(self._storing)
 
     def keys(self) -> set[RunKey]:
-        return self._storing | {run.key for run, _ in self._outcomes}
+        return {run.key for run, _ in self._storing + self._outcomes}
 
     def add(self, run: Run, outcome: Outcome) -> None:
         self.bytes += run.measure(outcome)
+        if not self._outcomes:  # else it has rung
+            self._gathered.ring()
         self._outcomes.append((run, outcome))
-        self._gathered.ring()
 
     def committed(self, run: Run, outcome: Outcome, ended: RunEnd) -> None:
         """Reports an outcome that the task's transaction has stored; the run's own end is ignored."""
@@ -90,7 +91,7 @@ class Completer:
         async with self._flushing:
             while self._outcomes:
                 batch = self._next_batch()
-                self._storing = {run.key for run, _ in batch}
+                self._storing = batch
                 try:
                     await self._report_sender.flush(store)  # first: the store refuses reports of a finished run
                     batch = await self._with_releases_limited(store, batch)
@@ -99,7 +100,7 @@ class Completer:
                     self._outcomes = batch + self._outcomes
                     raise
                 finally:
-                    self._storing = set()
+                    self._storing = []
                 size = sum(run.size for run, _ in batch)
                 self.bytes -= size
                 failpoint("finish.after_commit")

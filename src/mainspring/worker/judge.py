@@ -40,11 +40,12 @@ class Judge:
         self._with_deliveries = with_deliveries
 
     def outcome(
-        self, job: Job, ended: RunEnd, now: datetime, account: Callable[[], RunNotes | None] = lambda: None
+        self, job: Job, ended: RunEnd, now: datetime, account: Callable[[], RunNotes | None] | None = None
     ) -> Outcome:
         """The outcome of the run with everything that follows from it; dead if it cannot be decided."""
         try:
-            outcome = decide(job, ended, now=now, policy=self._policy(job), account=account())
+            notes = None if account is None else account()
+            outcome = decide(job, ended, now=now, policy=self._policy(job), account=notes)
         except BaseException as error:  # of any kind: code of the task's exceptions and policy runs there
             outcome = _undecidable(job, ended, error, now)
         return self.complete(job, outcome)

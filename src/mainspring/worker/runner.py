@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ from ..task.options import CheckedOptions
 from ..task.task import Task
 from .report_buffer import ReportBuffer
 
+_DONE = Done()
 # Tries of postponed jobs per worker, beyond the first try of each.
 MAX_TRIES_PER_SECOND = 100
 
@@ -61,6 +62,16 @@ class Pacer:
         now = self._clock.monotonic()
         self._until = max(now, self._until) + 1 / MAX_TRIES_PER_SECOND
         return self._until - now
+
+
+class _Prepared(NamedTuple):
+    """What every run of one task needs."""
+
+    decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
+    call: Next
+    timeout: float | None
+    failed_ratio: float
+    policy: Policy
 
 
 class Runner:
@@ -87,7 +98,6 @@ class Runner:
         self._max_crashes = max_crashes
         self._skew = skew
         self._pacer = Pacer(clock)
-        self._default_timeout = timeout
         self._result_limit = result_limit
         self._tasks = tasks
         # A child process handles its soft timeout itself.
@@ -99,11 +109,16 @@ class Runner:
         # Jobs that are claimed together mostly have the same deadline.
         self._deadline = lru_cache(maxsize=16)(_deadline)
         around: list[Middleware] = [*middleware, Timeout(clock, soft), recovery]
-        self._calls: dict[str, Next] = {}
-        self._policies: dict[str, Policy] = {}
-        for name, task in tasks.items():
-            self._calls[name] = onion([*task.middleware, *around], self._innermost(task))
-            self._policies[name] = task.policy(policy)
+        self._prepared = {
+            name: _Prepared(
+                task.arguments.decode,
+                onion([*task.middleware, *around], self._innermost(task)),
+                task.timeout(timeout),
+                task.options.failed_ratio,
+                task.policy(policy),
+            )
+            for name, task in tasks.items()
+        }
 
     @classmethod
     def of(
@@ -127,14 +142,14 @@ class Runner:
         )
 
     def context(self, job: Job, watch: Callable[[Context], object]) -> Context:
-        timeout = job.timeout
+        timeout, prepared = job.timeout, self._prepared[job.task]
         if timeout is UNSET:
-            timeout = self._tasks[job.task].timeout(self._default_timeout)
+            timeout = prepared.timeout
         elif timeout is not None:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts
         # The deadline only informs the task; the timeout middleware enforces it, and starts microseconds later.
-        ratio = self._tasks[job.task].options.failed_ratio
-        return Context(job, timeout, self._deadline(job.started_at, timeout), self._reports, ratio, watch)
+        deadline = self._deadline(job.started_at, timeout)
+        return Context(job, timeout, deadline, self._reports, prepared.failed_ratio, watch)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
@@ -142,14 +157,15 @@ class Runner:
     async def run(self, ctx: Context) -> RunEnd:
         """Returns how the run ended; raises nothing but CancelledError."""
         job = ctx.job
+        prepared = self._prepared[job.task]
         running.set(ctx)
         try:
-            ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
+            ctx.arguments = prepared.decode(job.payload)
         except BaseException as error:  # of any kind: validators of the arguments' classes run there
             return self._undecodable(job.task, bad_payload(job.task, error))
         failpoint("run.started")
         try:
-            value = await self._calls[job.task](ctx)
+            value = await prepared.call(ctx)
         except asyncio.CancelledError:
             raise
         except ProcessExited as exited:
@@ -161,7 +177,8 @@ class Runner:
         finally:
             failpoint("run.returned")
         try:
-            return self.end_of(ctx, value)
+            # Hot: nearly all runs end this way.
+            return _DONE if value is None and ctx.counted is None else self.end_of(ctx, value)
         except BaseException as error:  # of any kind: code of the value's class runs there
             return error
 
@@ -182,11 +199,11 @@ class Runner:
         return done if items is None or verdict == "success" else done.partly(items)
 
     def _done(self, value: Any) -> Done:
-        return Done() if value is None else Done(*encode_result(value, self._result_limit))
+        return _DONE if value is None else Done(*encode_result(value, self._result_limit))
 
     def policy(self, job: Job) -> Policy:
         """The task's policy, overridden by the job's own options."""
-        policy = self._policies[job.task]
+        policy = self._prepared[job.task].policy
         if job.max_retries is None and job.backoff is None:
             return policy
         retries = policy.max_retries if job.max_retries is None else job.max_retries

@@ -34,27 +34,34 @@ DRAIN_GRACE_SECONDS = 3.0
 class Run:
     """One job in a slot."""
 
-    __slots__ = ("coroutine", "ctx", "end_reason", "job", "key", "lost", "size", "task")
+    __slots__ = ("coroutine", "ctx", "end_reason", "job", "key", "lost", "settled", "size", "task")
 
-    def __init__(self, job: Job, ctx: Context) -> None:
+    def __init__(self, job: Job) -> None:
         self.job = job
-        self.ctx = ctx
         self.key: RunKey = (job.id, job.lease or "")
+        self.ctx: Context | None = None
         self.task: asyncio.Task[None] | None = None
-        """The task that runs it; None before it begins and after it has ended."""
+        """The task that runs it; like the context and the coroutine None before it begins and after it has ended."""
         self.coroutine: Coroutine[Any, Any, RunEnd] | None = None
         self.end_reason: Released | Stopped | None = None
         """Why the worker ended the run; None if it did not."""
         self.lost = False
         """The lease is gone: the outcome of the run is discarded."""
+        self.settled = False
+        """Whether its slot is free, or leaked, and its end was passed on."""
         self.size = 0
         """Bytes of the job and its outcome, set when the run has ended."""
 
-    def begin(self, task: asyncio.Task[None], coroutine: Coroutine[Any, Any, RunEnd]) -> None:
-        self.task, self.coroutine = task, coroutine
+    def begin(self, ctx: Context, task: asyncio.Task[None], coroutine: Coroutine[Any, Any, RunEnd]) -> None:
+        self.ctx, self.task, self.coroutine = ctx, task, coroutine
 
     def returned(self) -> None:
         self.task = self.coroutine = None
+
+    def settle(self) -> Context | None:
+        """Marks it as settled, and returns its context, which nothing needs while the outcome is stored."""
+        ctx, self.ctx, self.settled = self.ctx, None, True
+        return ctx
 
     def measure(self, outcome: Outcome) -> int:
         """Sets its size, and returns it."""
@@ -65,7 +72,8 @@ class Run:
         """Interrupts the run, or keeps it from beginning. Only the first reason is recorded."""
         if self.end_reason is None:
             self.end_reason = reason
-            self.ctx.stop()
+            if self.ctx is not None:
+                self.ctx.stop()
             if self.task is not None:
                 self.task.cancel()
 
@@ -82,13 +90,20 @@ class Slots:
         runner: Runner,
         size: int,
         clock: Clock,
-        on_end: Callable[[Run, RunEnd], object],
+        on_end: Callable[[Run, Context | None, RunEnd], object],
+        on_freed: Callable[[], object],
         on_leak: Callable[[Job, str], object],
+        *,
+        counts: bool,
     ) -> None:
+        """`on_end` is called with each run that has ended and its context (None if it did not begin), `on_freed` once
+        after one or several of them. `counts`: runs are counted by task and queue."""
         self._runner = runner
         self._clock = clock
         self._on_end = on_end
+        self._on_freed = on_freed
         self._on_leak = on_leak
+        self._counts = counts
         self._runs: dict[RunKey, Run] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: deque[Run] = deque()
@@ -134,10 +149,11 @@ class Slots:
         return self.size - len(self._runs) - len(self._leaks)
 
     def start(self, job: Job) -> None:
-        run = Run(job, self._runner.context(job, self._watch))
+        run = Run(job)
         self._runs[run.key] = run
-        self.per_task[job.task] += 1
-        self.per_queue[job.queue] += 1
+        if self._counts:
+            self.per_task[job.task] += 1
+            self.per_queue[job.queue] += 1
         self._ready.append(run)
         if self._starter is None:
             self._start_soon()
@@ -162,10 +178,11 @@ class Slots:
         while self._ready:
             run = self._ready.popleft()
             if run.end_reason is not None:
-                self.settle(run, run.end_reason)
+                self._settle(run, run.end_reason)
                 continue
-            coroutine, variables = self._runner.run(run.ctx), copy_context()
-            run.begin(task, coroutine)
+            ctx = self._runner.context(run.job, self._watch)
+            coroutine, variables = self._runner.run(ctx), copy_context()
+            run.begin(ctx, task, coroutine)
             try:
                 waits_for = variables.run(coroutine.send, None)
             except StopIteration as stop:
@@ -180,15 +197,18 @@ class Slots:
                     raise
                 except BaseException as error:
                     ended = error
-                self._ended(run, task, ended)
+                self._end(run, task, ended)
+                self._freed()
                 return
             cancelled = task.cancelling() > 0
-            self._ended(run, task, asyncio.CancelledError() if cancelled else ended)
+            self._end(run, task, asyncio.CancelledError() if cancelled else ended)
             if cancelled or len(self._runs) == half or self._clock.monotonic() > until:
                 break  # to begin the others in a task that is not cancelled, or after other work of the loop
         self._go_on()
 
     def _go_on(self) -> None:
+        """Passes on that slots are free, and begins the other runs in another task."""
+        self._freed()
         self._starter = None
         if self._ready:
             self._start_soon()
@@ -206,9 +226,9 @@ class Slots:
             run = self._ready.popleft()
             self.settle(run, run.end_reason or Released())
 
-    def _ended(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
+    def _end(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
         run.returned()
-        if self._runs.get(run.key) is not run:  # settled before: its result is discarded
+        if run.settled:  # its result is discarded
             self._abandoned.discard(task)
             self._leaks.discard(run.key)
             return
@@ -217,18 +237,28 @@ class Slots:
             ended = reason  # an interruption wins over the result, but a released run may still be done
         elif issubclass(type(ended), asyncio.CancelledError):  # not isinstance(), which asks the object for its class
             ended = asyncio.CancelledError("the task cancelled itself")
-        self.settle(run, ended)
+        self._settle(run, ended)
 
     def settle(self, run: Run, ended: RunEnd) -> None:
         """Frees the slot and passes the end of the run on. Does nothing if the run is settled already."""
-        if self._runs.get(run.key) is run:
-            del self._runs[run.key]
+        self._settle(run, ended)
+        self._freed()
+
+    def _settle(self, run: Run, ended: RunEnd) -> None:
+        if run.settled:
+            return
+        ctx = run.settle()
+        del self._runs[run.key]
+        if self._counts:
             self.per_task[run.job.task] -= 1
             self.per_queue[run.job.queue] -= 1
-            if run.task is not None:
-                self._abandoned.add(run.task)
-            self._on_end(run, ended)
-            self._changed.ring()
+        if run.task is not None:
+            self._abandoned.add(run.task)
+        self._on_end(run, ctx, ended)
+
+    def _freed(self) -> None:
+        self._on_freed()
+        self._changed.ring()
 
     async def wait_idle(self, timeout: Callable[[], float] | None = None) -> None:
         """Returns when nothing runs, or `timeout()` seconds after the call; wake() makes it call `timeout` again."""
@@ -294,7 +324,8 @@ class Slots:
     def apply_beat(self, beat: BeatReply, sent: set[RunKey]) -> None:
         """Ends runs that are cancelled, and runs in `sent` whose lease is another worker's now."""
         for run in self:
-            if run.ctx.commitment is not None and run.ctx.commitment.irrevocable:
+            commitment = None if run.ctx is None else run.ctx.commitment
+            if commitment is not None and commitment.irrevocable:
                 continue  # its transaction decides how it ends, and the store may know that before the worker does
             id, lease = run.key
             if beat.holds.get(id) != lease:

@@ -46,6 +46,7 @@ from .watchdog import Watchdog, log_end, unwrapped
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from ..task.context import Context
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, per slot, above which the worker stops claiming.
@@ -90,7 +91,15 @@ class Worker:
         self._webhooks = engine.dispatcher
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
         self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings)
-        self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
+        self._slots = Slots(
+            runner,
+            settings.concurrency,
+            clock,
+            self._on_end,
+            lambda: self._claim_trigger.slot_freed(),
+            self._on_leak,
+            counts=self._limits.has_limits,
+        )
         self._claim_trigger = ClaimTrigger(clock, self._slots, self._free_slots, self._gather_seconds)
         self._report_sender = sender = ReportSender(buffer, clock, bus)
         self._judge = Judge(runner.policy, self._after_death, self._with_deliveries)
@@ -356,19 +365,19 @@ class Worker:
         left = self._state.max_runs - self._claimer.started
         return self._slots.free if left >= self._slots.free else math.ceil(left)
 
-    def _on_end(self, run: Run, ended: RunEnd) -> None:
+    def _on_end(self, run: Run, ctx: Context | None, ended: RunEnd) -> None:
         now, job = self._clock.now(), run.job
         self._recycle_policy.count_run()
-        if (commitment := run.ctx.commitment) is not None and commitment.outcome is not None:
+        commitment = None if ctx is None else ctx.commitment
+        if commitment is not None and commitment.outcome is not None:
             self._completer.committed(run, commitment.outcome, ended)
         elif run.lost:
             self._bus.emit(JobLost(at=now, job=job))
         else:
-            outcome = self._judge.outcome(job, ended, now, run.ctx.account)
+            outcome = self._judge.outcome(job, ended, now, ctx.account if ctx is not None else None)
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._claim_trigger.note_postponed(outcome.run_at)
             self._completer.add(run, outcome)
-        self._claim_trigger.slot_freed()
 
     def _with_deliveries(self, job: Job, outcome: Outcome) -> Outcome:
         return self._webhooks.with_deliveries(job, outcome) if self._webhooks.watches_jobs else outcome
