@@ -15,7 +15,7 @@ from mainspring.records.query import SORTS, Cursor, Filter, Sort
 from mainspring.records.run import Failure
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import lists
+from mainspring.stores.redis import lists, orders
 from mainspring.stores.redis.diff import _job_commands, _key_commands
 from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.snapshot import Snapshot
@@ -135,7 +135,7 @@ class TestLists(Contract):
         self, monkeypatch: pytest.MonkeyPatch, mode: str
     ) -> None:
         for name, value in MODES[mode].items():
-            monkeypatch.setattr(lists, name, value)
+            monkeypatch.setattr(lists if hasattr(lists, name) else orders, name, value)
         async with self.opened() as store:
             jobs = list(some_jobs())
             await write(shards := cast(RedisStore, store)._open(), jobs)

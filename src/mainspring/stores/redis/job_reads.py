@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...ids import JobId
 from ...records.job import Job
@@ -13,6 +13,13 @@ from .snapshot import Found
 
 # A larger record is read in a round trip of its own.
 MAX_RECORD_BYTES = 64 << 10
+
+Wanted = Callable[[Raw], bool]
+"""Whether a job with these stored values is wanted."""
+
+
+def every(raw: Raw) -> bool:
+    return True
 
 
 async def read_jobs(shards: Shards, ids: Sequence[JobId]) -> dict[JobId, Found]:
@@ -36,8 +43,17 @@ async def read_shard(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
     return found_in(ids, await shard.multi(columns(shard, shorts)))
 
 
-async def read_brief(shard: Shard, ids: Sequence[JobId]) -> list[Job]:
-    """The brief jobs of these ids, in their order. Large records are read one at a time, to bound memory."""
+async def read_if(shard: Shard, ids: Sequence[JobId], wanted: Wanted = every) -> list[Job]:
+    """The jobs of these ids whose stored values are wanted, in their order."""
+    if not ids:
+        return []
+    found = await shard.multi(columns(shard, [packed(id) for id in ids]))
+    pairs = zip(ids, zip(*found, strict=True), strict=True)
+    return [job for id, raw in pairs if wanted(raw) and (job := job_from(id, raw)) is not None]
+
+
+async def read_brief(shard: Shard, ids: Sequence[JobId], wanted: Wanted = every) -> list[Job]:
+    """As read_if(), but brief jobs. Large records are read one at a time, to bound memory."""
     if not ids:
         return []
     shorts = [packed(id) for id in ids]
@@ -49,7 +65,7 @@ async def read_brief(shard: Shard, ids: Sequence[JobId]) -> list[Job]:
     for some in ([id for id in ids if id not in alone], *([id] for id in large)):
         found = await shard.multi(columns(shard, [packed(id) for id in some])) if some else [[], [], []]
         for id, raw in zip(some, zip(*found, strict=True), strict=True):
-            if (job := job_from(id, raw, brief=True)) is not None:
+            if wanted(raw) and (job := job_from(id, raw, brief=True)) is not None:
                 brief[id] = brief_job(job)
     return [brief[id] for id in ids if id in brief]
 

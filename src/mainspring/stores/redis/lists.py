@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from heapq import merge
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,11 +14,12 @@ from ...ids import JobId
 from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
 from ..rules import matches_filter
-from .access_paths import AccessPath, RegisterNames, access_paths, end_of, names_in, not_yet_due, ranks_in
+from .access_paths import AccessPath, RegisterNames, access_paths, names_in, not_yet_due, ranks_in
 from .handle import RedisHandle
-from .index import Command, id_range
-from .job_reads import read_brief, read_shard
-from .records import claim_key, packed, unpacked
+from .index import id_range
+from .job_reads import read_brief, read_if
+from .orders import Entry, LaterJobs, ListOrder, MergedOrders, ReadyJobs, ScoredOrder, SuspectJobs, is_beyond
+from .records import Raw, may_be, packed, unpacked
 from .shard import Shard, Shards
 
 # Largest set whose ids are all read, when jobs are listed by id.
@@ -32,14 +32,6 @@ MAX_PAGE_JOBS = 1_000
 DENSE_RATIO = 5
 # Jobs that such a walk reads at most.
 MAX_PROBED_JOBS = 500
-# Entries read per round trip from each of several orders, at least.
-MIN_ORDER_ROWS = 10
-# Bytes that sort after every id.
-AFTER_ALL = b"\xff\xff\xff"
-
-Entry = tuple[int, bytes]
-"""An instant, 0 in the order of creation, and an id."""
-Commands = list[Command]
 
 
 class ListRequest(NamedTuple):
@@ -52,6 +44,11 @@ class ListRequest(NamedTuple):
     newest: bool
     sort: Sort
     brief: bool = False
+
+    def may_match(self, raw: Raw) -> bool:
+        """Whether a job with these stored values may match: the others need not be decoded."""
+        which = self.which
+        return may_be(raw, which.states, which.queues, which.tasks, micros(self.now))
 
     def matching(self, jobs: Sequence[Job]) -> list[Job]:
         return [job for job in jobs if self._has_sort_time(job) and matches_filter(job, self.which, self.now)]
@@ -73,10 +70,6 @@ class ListRequest(NamedTuple):
 
 def _entry(at: datetime | None, id: JobId, sort: Sort) -> Entry:
     return 0 if sort == "created" or at is None else micros(at), packed(id)
-
-
-def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
-    return end is None or (entry < end if newest else entry > end)
 
 
 class RedisLists(RedisHandle):
@@ -180,12 +173,12 @@ async def _page_of_ids(shard: Shard, ids: set[bytes], request: ListRequest) -> l
     """The page of the request among these ids."""
     beyond, newest, limit = request.beyond, request.newest, request.limit
     if request.sort != "created":
-        found = request.in_order(request.matching(await _read(shard, sorted(ids), request.brief)))
-        return [job for job in found if _is_beyond(request.entry_of(job), beyond, newest)][:limit]
+        found = request.in_order(await _read_matching(shard, sorted(ids), request))
+        return [job for job in found if is_beyond(request.entry_of(job), beyond, newest)][:limit]
     left = _ids_beyond(ids, beyond, newest)
     found, start, step = [], 0, request.first_step
     while len(found) < limit and start < len(left):
-        found += request.matching(await _read(shard, left[start : start + step], request.brief))
+        found += await _read_matching(shard, left[start : start + step], request)
         start, step = start + step, min(2 * step, MAX_PAGE_JOBS)
     return found[:limit]
 
@@ -197,10 +190,10 @@ def _ids_beyond(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[byt
     return found[::-1] if newest else found
 
 
-async def _read(shard: Shard, ids: Sequence[bytes], brief: bool = False) -> list[Job]:
-    if brief:
-        return await read_brief(shard, [unpacked(id) for id in ids])
-    return [job for _, job in (await read_shard(shard, [unpacked(id) for id in ids])).values() if job is not None]
+async def _read_matching(shard: Shard, ids: Sequence[bytes], request: ListRequest) -> list[Job]:
+    """The jobs of these ids that match the request, in the order of the ids."""
+    read = read_brief if request.brief else read_if
+    return request.matching(await read(shard, [unpacked(id) for id in ids], request.may_match))
 
 
 # along the orders
@@ -210,35 +203,16 @@ async def _walk(
     shard: Shard, orders: Sequence[ListOrder], request: ListRequest, max_read: int | None = None
 ) -> list[Job] | None:
     """The page, read along these orders. None if it is not full after `max_read` jobs."""
-    found, step, read, beyond, more = list[Job](), request.first_step, 0, request.beyond, bool(orders)
+    merged = MergedOrders(shard, orders, request.beyond, request.newest)
+    found, step, read, more = list[Job](), request.first_step, 0, True
     while more and len(found) < request.limit:
         if max_read is not None and read >= max_read:
             return None
-        entries, end = await _read_next(shard, orders, beyond, request.newest, step)
-        found += request.matching(await _read(shard, [id for _, id in entries], request.brief))
-        beyond, more = end, end is not None
+        entries = await merged.next(step)
+        found += await _read_matching(shard, [id for _, id in entries], request)
+        more = len(entries) == step
         step, read = min(2 * step, MAX_PAGE_JOBS), read + len(entries)
     return found[: request.limit]
-
-
-async def _read_next(
-    shard: Shard, orders: Sequence[ListOrder], beyond: Entry | None, newest: bool, count: int
-) -> tuple[list[Entry], Entry | None]:
-    """The next `count` entries of the merged orders at most, and the last entry that was covered, None at the end."""
-    each = max(MIN_ORDER_ROWS, 2 * count // len(orders)) if len(orders) > 1 else count
-    requests = [order.commands(beyond, newest, each) for order in orders]
-    answers = iter(await shard.multi([command for sent in requests for command in sent]))
-    lists, ends = list[list[Entry]](), list[Entry]()
-    for order, sent in zip(orders, requests, strict=True):
-        some = [next(answers) for _ in sent]
-        lists.append(sorted((one for one in order.entries(some) if _is_beyond(one, beyond, newest)), reverse=newest))
-        if some and len(some[-1]) == each * order.reply_items:
-            ends.append(order.end(lists[-1][-1], newest))
-    # Past the first point where one list was cut off, that order may have entries before those of the others.
-    end = (max if newest else min)(ends, default=None)
-    merged = dict.fromkeys(merge(*lists, reverse=newest))
-    found = [one for one in merged if end is None or not _is_beyond(one, end, newest)]
-    return found[:count], found[count - 1] if len(found) > count else end
 
 
 async def _orders(shard: Shard, request: ListRequest, names: RegisterNames, along: AccessPath) -> list[ListOrder]:
@@ -259,99 +233,6 @@ async def _by_due(shard: Shard, groups: Sequence[str]) -> list[ListOrder]:
     base, ranks = shard.base, await ranks_in(shard, groups)
     orders: list[ListOrder] = [LaterJobs(f"{base}:later:{name}") for name in groups]
     orders += [ReadyJobs(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
-    jobs = await _read(shard, await shard.call("SMEMBERS", f"{base}:suspect"))
+    jobs = await read_if(shard, [unpacked(id) for id in await shard.call("SMEMBERS", f"{base}:suspect")])
     suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]
     return [*orders, SuspectJobs(suspects)] if suspects else orders
-
-
-class ListOrder:
-    """A sorted set in the order of creation, or a range of it."""
-
-    reply_items = 1
-    """Items per entry in a reply."""
-
-    def __init__(self, key: str, low: bytes = b"-", high: bytes = b"+") -> None:
-        self.key, self._low, self._high = key, low, high
-
-    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        return self._range(None if beyond is None else beyond[1], newest, count)
-
-    def _range(self, beyond: bytes | None, newest: bool, count: int) -> Commands:
-        low, high = self._low, self._high
-        if beyond is not None and newest:
-            high = b"(" + beyond if high == b"+" or beyond < high[1:] else high
-        elif beyond is not None:
-            low = b"(" + beyond if low == b"-" or beyond > low[1:] else low
-        if newest:
-            return [("ZREVRANGEBYLEX", self.key, high, low, "LIMIT", 0, count)]
-        return [("ZRANGEBYLEX", self.key, low, high, "LIMIT", 0, count)]
-
-    def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
-        return ((0, member) for answer in answers for member in answer)
-
-    def end(self, last: Entry, newest: bool) -> Entry:
-        """Up to where a cut-off reply is complete; `last` is its last entry."""
-        return last
-
-
-class ReadyJobs(ListOrder):
-    """Ready jobs of one priority, by run_at."""
-
-    def __init__(self, key: str, rank: int) -> None:
-        super().__init__(key, b"[" + rank.to_bytes(2, "big"), end_of(rank))
-        self._rank = rank
-
-    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        return self._range(None if beyond is None else claim_key(32767 - self._rank, *beyond), newest, count)
-
-    def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
-        return ((int.from_bytes(member[2:10], "big"), member[10:]) for answer in answers for member in answer)
-
-
-class ScoredOrder(ListOrder):
-    """A sorted set with instants as scores; members of one instant are in the order of ids."""
-
-    reply_items = 2
-
-    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        """The members at exactly the instant of `beyond`, then those past it."""
-        path = "ZREVRANGEBYSCORE" if newest else "ZRANGEBYSCORE"
-        ends = ("+inf", "-inf") if newest else ("-inf", "+inf")
-        if beyond is None:
-            return [(path, self.key, *ends, "WITHSCORES", "LIMIT", 0, count)]
-        return [
-            (path, self.key, beyond[0], beyond[0], "WITHSCORES"),
-            (path, self.key, f"({beyond[0]}", ends[1], "WITHSCORES", "LIMIT", 0, count),
-        ]
-
-    def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
-        for answer in answers:
-            for member, score in zip(answer[::2], answer[1::2], strict=True):
-                yield int(float(score)), self._id(member)
-
-    def _id(self, member: bytes) -> bytes:
-        return member
-
-
-class LaterJobs(ScoredOrder):
-    """As ScoredOrder, but members of one instant are not in the order of ids: the last instant may be incomplete."""
-
-    def _id(self, member: bytes) -> bytes:
-        return member[10:]
-
-    def end(self, last: Entry, newest: bool) -> Entry:
-        return last[0], AFTER_ALL if newest else b""
-
-
-class SuspectJobs(ListOrder):
-    """Poison suspects: so few that all are read each time."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        super().__init__("")
-        self._all = entries
-
-    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        return []
-
-    def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
-        return iter(self._all)

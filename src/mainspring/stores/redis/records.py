@@ -5,7 +5,7 @@ The hashes are `job` (the record), `run` (the claim of a running job) and `end` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from struct import Struct as Layout
 from typing import Any
@@ -50,6 +50,8 @@ FLAG_RETRIED = 8
 # Number of fields in a record: a plain new job, any other new job.
 PLAIN_VALUES = 5
 NEW_VALUES = 11
+
+_STATES = frozenset(state.value for state in State)
 
 # Parts of a claim, separated by zero bytes: lease, worker, instant, flags, queue, task.
 CLAIM_PARTS = 6
@@ -140,6 +142,28 @@ def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None
             result=result[1:].decode() if result[:1] == b"1" else None,
         )
     return job if claimed is None else _claimed(job, claimed)
+
+
+def may_be(
+    raw: Raw, states: Collection[str] | None, queues: Collection[str] | None, tasks: Collection[str] | None, now: int
+) -> bool:
+    """Whether a job may have one of these shown states, queues and tasks, told without decoding the job. True if that
+    cannot be told."""
+    text, claimed, ended = raw
+    if text is None or (ended is not None and states is not None and "completed" not in states):
+        return False
+    try:
+        queue, task, _, state, run_at, _, expires_at, attempt, *_ = _row(_unpack(text[1:]))
+        if (queues is not None and queue not in queues) or (tasks is not None and task not in tasks):
+            return False
+        if states is None or claimed is not None or ended is not None:
+            return True
+        if state == "pending":
+            state = "retrying" if attempt else "scheduled" if run_at > now else "pending"
+            return state in states or (expires_at is not None and "expired" in states)
+        return state in states or state not in _STATES
+    except Exception:  # job_from() tells what is wrong with the record
+        return True
 
 
 def _unreadable(id: JobId, raw: Raw, error: Exception) -> Job:
