@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...clock import micros
 from ...records.query import Filter
 from .index import LISTED, Command, id_range
+from .orders import LAST_RANK, end_of
 from .shard import Shard
 
-# The rank of the lowest priority; ranks go up as priorities go down.
-LAST_RANK = 65_535
 WAITING = ("pending", "scheduled", "retrying")
 
 
 class IndexSet(NamedTuple):
-    """A set or a range of one: the commands that count and read its members, and how a member yields an id."""
+    """A set or a range of one: the commands that count and read its members, and how members yield ids."""
 
     key: str
     size: Command
     read: Command
-    id: Callable[[bytes], bytes] = bytes
+    ids: Callable[[list[bytes]], Iterable[bytes]] = iter
+    by: Literal["bytes", "score"] | None = None
+    """The order of its members; None for a set without one."""
+    low: bytes | str | int = b"-"
+    high: bytes | str | int = b"+"
+    """The bounds of its range."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether its scores are the instants at which its jobs finished."""
+        return ":ended:" in self.key
 
 
 class AccessPath(NamedTuple):
@@ -46,8 +55,11 @@ class RegisterNames(NamedTuple):
         return [name for name in self.groups if _group_matches(name, which)]
 
     def ends_of(self, which: Filter) -> list[str]:
-        """The pairs of final state and task that match the filter."""
-        return [name for name in self.ends if _register_matches(name, which.states, which.tasks)]
+        """The pairs of final state and task that match the filter. Every job of a task is in one of its groups."""
+        tasks = which.tasks
+        if which.queues is not None:
+            tasks = tuple({name.partition("\0")[2] for name in self.groups_of(which)})
+        return [name for name in self.ends if _register_matches(name, which.states, tasks)]
 
 
 async def names_in(shard: Shard) -> RegisterNames:
@@ -89,9 +101,7 @@ def _by_creation(base: str, which: Filter, keys: Iterable[str]) -> AccessPath:
     low, high = id_range(which.created_after, which.created_before)
     if (low, high) == (b"-", b"+"):
         return AccessPath([_sorted(key) for key in dict.fromkeys(keys)], ordered=True)
-    sets = [
-        IndexSet(key, ("ZLEXCOUNT", key, low, high), ("ZRANGEBYLEX", key, low, high)) for key in dict.fromkeys(keys)
-    ]
+    sets = [_range(key, low, high) for key in dict.fromkeys(keys)]
     return AccessPath([*sets, _sorted(f"{base}:odd")], ordered=True)
 
 
@@ -100,7 +110,7 @@ def _by_state(base: str, which: Filter, names: RegisterNames, us: int) -> Iterat
     if "running" in states:
         yield from (_set(f"{base}:held:{worker}") for worker in names.holders)
     yield from (_set(f"{base}:parked:{name}") for name in names.parks if _register_matches(name, states, which.queues))
-    yield from (_sorted(f"{base}:ended:{name}") for name in names.ends_of(which))
+    yield from (_scored(f"{base}:ended:{name}") for name in names.ends_of(which))
     if "expired" in states:
         yield _scored(f"{base}:expiring", "-inf", us)
     if states.intersection(WAITING):
@@ -111,13 +121,13 @@ def _by_state(base: str, which: Filter, names: RegisterNames, us: int) -> Iterat
 def _by_waiting_state(base: str, states: Collection[str], groups: Iterable[str], us: int) -> Iterator[IndexSet]:
     for name in groups:
         if "pending" in states:
-            yield _sorted(f"{base}:ready:{name}", _id_in)
-            yield _scored(f"{base}:later:{name}", "-inf", us, _id_in)
+            yield _sorted(f"{base}:ready:{name}", _ids_in)
+            yield _scored(f"{base}:later:{name}", "-inf", us, _ids_in)
         if "scheduled" in states:
-            yield _scored(f"{base}:later:{name}", f"({us}", "+inf", _id_in)
+            yield _scored(f"{base}:later:{name}", f"({us}", "+inf", _ids_in)
     if "retrying" in states:
         queues = dict.fromkeys(name.partition("\0")[0] for name in groups)
-        yield from (_sorted(f"{base}:again:{queue}") for queue in queues)
+        yield from (_scored(f"{base}:again:{queue}") for queue in queues)
 
 
 async def not_yet_due(shard: Shard, groups: Sequence[str], now: datetime) -> list[bytes]:
@@ -127,7 +137,7 @@ async def not_yet_due(shard: Shard, groups: Sequence[str], now: datetime) -> lis
         for rank in ranks:
             first = b"[" + rank.to_bytes(2, "big") + (micros(now) + 1).to_bytes(8, "big")
             commands.append(("ZRANGEBYLEX", f"{shard.base}:ready:{name}", first, end_of(rank)))
-    return [_id_in(entry) for entries in (await shard.multi(commands) if commands else []) for entry in entries]
+    return [id for entries in (await shard.multi(commands) if commands else []) for id in _ids_in(entries)]
 
 
 async def ranks_in(shard: Shard, groups: Sequence[str]) -> dict[str, list[int]]:
@@ -145,38 +155,43 @@ async def ranks_in(shard: Shard, groups: Sequence[str]) -> dict[str, list[int]]:
     return ranks
 
 
-def end_of(rank: int) -> bytes:
-    """The upper bound, for ZRANGEBYLEX, of jobs of this rank."""
-    return b"(" + (rank + 1).to_bytes(2, "big") if rank < LAST_RANK else b"+"
-
-
 def _register_matches(name: str, states: Collection[str] | None, others: Iterable[str] | None) -> bool:
     """Whether both parts of a name in a register match the filter."""
     state, _, other = name.partition("\0")
     return (states is None or state in states) and (others is None or other in others)
 
 
-def _id_in(entry: bytes) -> bytes:
-    """The packed id in an entry of `ready` or `later`, after the rank and the instant."""
-    return entry[10:]
+def _ids_in(entries: list[bytes]) -> list[bytes]:
+    """The packed ids in entries of `ready` or `later`, after the rank and the instant."""
+    return [entry[10:] for entry in entries]
 
 
 def _set(key: str) -> IndexSet:
     return IndexSet(key, ("SCARD", key), ("SMEMBERS", key))
 
 
-def _sorted(key: str, id: Callable[[bytes], bytes] = bytes) -> IndexSet:
-    return IndexSet(key, ("ZCARD", key), ("ZRANGE", key, 0, -1), id)
+def _sorted(key: str, ids: Callable[[list[bytes]], Iterable[bytes]] = iter) -> IndexSet:
+    return IndexSet(key, ("ZCARD", key), ("ZRANGE", key, 0, -1), ids, "bytes")
 
 
-def _scored(key: str, low: str | int, high: str | int, id: Callable[[bytes], bytes] = bytes) -> IndexSet:
-    return IndexSet(key, ("ZCOUNT", key, low, high), ("ZRANGEBYSCORE", key, low, high), id)
+def _scored(
+    key: str, low: str | int = "-inf", high: str | int = "+inf", ids: Callable[[list[bytes]], Iterable[bytes]] = iter
+) -> IndexSet:
+    return IndexSet(key, ("ZCOUNT", key, low, high), ("ZRANGEBYSCORE", key, low, high), ids, "score", low, high)
+
+
+def _range(key: str, low: bytes, high: bytes, ids: Callable[[list[bytes]], Iterable[bytes]] = iter) -> IndexSet:
+    return IndexSet(key, ("ZLEXCOUNT", key, low, high), ("ZRANGEBYLEX", key, low, high), ids, "bytes", low, high)
 
 
 def _keys(key: str, prefix: str) -> IndexSet:
     low = prefix.encode()
-    ends = (b"[" + low, b"[" + low + b"\xff") if low else (b"-", b"+")
-    return IndexSet(key, ("ZLEXCOUNT", key, *ends), ("ZRANGEBYLEX", key, *ends), holder_in)
+    low, high = (b"[" + low, b"[" + low + b"\xff") if low else (b"-", b"+")
+    return _range(key, low, high, _holders_in)
+
+
+def _holders_in(entries: list[bytes]) -> Iterable[bytes]:
+    return map(holder_in, entries)
 
 
 def holder_in(entry: bytes) -> bytes:

@@ -20,10 +20,13 @@ from .index import id_range
 from .job_reads import read_brief, read_if
 from .orders import Entry, LaterJobs, ListOrder, MergedOrders, ReadyJobs, ScoredOrder, SuspectJobs, is_beyond
 from .records import Raw, may_be, packed, unpacked
+from .scan import IdScan
 from .shard import Shard, Shards
 
 # Largest set whose ids are all read, when jobs are listed by id.
-MAX_IDS_READ_WHOLE = 50_000
+MAX_IDS_READ_WHOLE = 20_000
+# Ids for which a larger set is scanned at first.
+SCANNED_IDS = 400
 # Largest set whose jobs are all read, when they are listed in another order.
 MAX_JOBS_READ_WHOLE = 5_000
 # Jobs read per round trip: as many as requested at first, then twice as many each time.
@@ -109,51 +112,98 @@ async def page(
     return request.in_order([job for page in pages for job in page])[:limit]
 
 
+class Plan(NamedTuple):
+    """How to find a page."""
+
+    along: AccessPath
+    """An ordered path to walk along."""
+    few: list[AccessPath]
+    """Paths to intersect instead, if that is cheaper."""
+    look_first: bool = False
+    """Whether to try a short walk all the same."""
+    scan: bool = False
+    """Whether to look for the first ids of the one path in `few`: it is large, and nearly all of its jobs match."""
+    odd: int = 0
+    """Number of jobs whose ids do not tell when they were made."""
+
+
 async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     """The page of one shard."""
     if request.which.ids is not None:
         return await _page_of_ids(shard, {packed(id) for id in request.which.ids}, request)
     names = await names_in(shard)
-    along, few, dense = await _choose_paths(shard, request, names)
-    if not few:
-        return await _walk(shard, await _orders(shard, request, names, along), request) or []
-    if (
-        dense
-        and (found := await _walk(shard, await _orders(shard, request, names, along), request, MAX_PROBED_JOBS))
-        is not None
-    ):
-        return found
-    members = [await _members(shard, request, names, path) for path in few]
+    if not names.groups_of(request.which):
+        return []
+    plan = await _plan(shard, request, names)
+    if not plan.few:
+        return await _walk(shard, await _orders(shard, request, names, plan.along), request) or []
+    if plan.look_first:
+        orders = await _orders(shard, request, names, plan.along)
+        if (found := await _walk(shard, orders, request, MAX_PROBED_JOBS)) is not None:
+            return found
+    if plan.scan:
+        return await _scanned(shard, request, names, plan)
+    members = [await _members(shard, request, names, path) for path in plan.few]
     return await _page_of_ids(shard, set.intersection(*members), request)
 
 
-async def _choose_paths(
-    shard: Shard, request: ListRequest, names: RegisterNames
-) -> tuple[AccessPath, list[AccessPath], bool]:
-    """How to find the page: an ordered path to walk along; paths to intersect instead, if that is cheaper; whether to
-    try the walk first even so."""
+async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Plan:
     which, created = request.which, request.sort == "created"
     # With sort "finished" the ordered sets are by state already.
-    found = list(
-        access_paths(
-            shard.base, which if request.sort != "finished" else replace(which, states=None), names, request.now
-        )
-    )
-    sizes = iter(await shard.multi([one.size for path in found for one in path.sets]))
+    without = which if request.sort != "finished" else replace(which, states=None)
+    found = list(access_paths(shard.base, without, names, request.now))
+    odd, *each = await shard.multi([("ZCARD", f"{shard.base}:odd"), *(one.size for path in found for one in path.sets)])
+    sizes = iter(each)
     counted = [(sum(next(sizes) for _ in path.sets), path) for path in found]
     length, along = min((one for one in counted if one[1].ordered), key=lambda one: one[0]) if created else counted[0]
-    sets = [one for one in counted[1:] if not (created and one[1].ordered)]
+    sets = [one for one in counted[0 if _is_narrow(which) else 1 :] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
-    named = (which.queues, which.tasks, which.created_after, which.created_before)
-    narrow = counted if any(one is not None for one in named) else counted[1:]
-    both = (
-        sorted((one for one in narrow if one[0] <= MAX_IDS_READ_WHOLE), key=lambda one: one[0])[:2] if created else []
-    )
-    if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS:  # ids are enough to intersect two sets
-        return along, [path for _, path in both], True
-    if few is None or count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE) or (created and count >= length):
-        return along, [], False
-    return along, [few], created and DENSE_RATIO * count > length
+    if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
+        return Plan(along, both, look_first=True)
+    if few is None or (created and count >= length):
+        return Plan(along, [])
+    if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
+        return Plan(along, [few], look_first=True, scan=True, odd=odd)
+    if count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE):
+        return Plan(along, [])
+    return Plan(along, [few], look_first=created and DENSE_RATIO * count > length)
+
+
+def _is_narrow(which: Filter) -> bool:
+    """Whether the path through all jobs is shorter than all jobs."""
+    return any(one is not None for one in (which.queues, which.tasks, which.created_after, which.created_before))
+
+
+def _two_narrow(counted: Sequence[tuple[int, AccessPath]]) -> list[AccessPath]:
+    """Two paths to intersect, as ids are enough for that; none if they are too large, or one is so small that its jobs
+    can be read."""
+    both = sorted((one for one in counted if one[0] <= MAX_IDS_READ_WHOLE), key=lambda one: one[0])[:2]
+    return [path for _, path in both] if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS else []
+
+
+def _tells_all(which: Filter, odd: int) -> bool:
+    """Whether the filter has only states, queues and tasks, and times of creation that ids tell."""
+    others = (which.tags, which.schedules, which.errors, which.workers, which.key_prefix, which.ends)
+    by_time = which.created_after is not None or which.created_before is not None
+    return all(one is None for one in others) and not (by_time and odd)
+
+
+async def _scanned(shard: Shard, request: ListRequest, names: RegisterNames, plan: Plan) -> list[Job]:
+    """The page of the request, from the first ids of a large set."""
+    found, beyond, count, step = list[Job](), request.beyond, SCANNED_IDS, request.first_step
+    which, newest, limit = request.which, request.newest, request.limit
+    more = await not_yet_due(shard, names.groups_of(which), request.now) if "scheduled" in (which.states or ()) else []
+    bounds = id_range(which.created_after, which.created_before)
+    while True:
+        scan = IdScan(shard, count, None if beyond is None else beyond[1], newest, bounds, by_time=not plan.odd)
+        ids = await scan.first(plan.few[0].sets, more)
+        for start in range(0, len(ids), step):
+            found += await _read_matching(shard, ids[start : start + step], request)
+            if len(found) >= limit:
+                return found[:limit]
+        if len(ids) < count:
+            return found
+        beyond, count = (0, ids[-1]), 4 * count
 
 
 # a set
@@ -163,7 +213,7 @@ async def _members(shard: Shard, request: ListRequest, names: RegisterNames, pat
     members = await shard.multi([one.read for one in path.sets]) if path.sets else []
     found = set[bytes]()
     for one, some in zip(path.sets, members, strict=True):
-        found.update(some if one.id is bytes else map(one.id, some))
+        found.update(one.ids(some))
     if "scheduled" in (request.which.states or ()):
         found.update(await not_yet_due(shard, names.groups_of(request.which), request.now))
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .access_paths import end_of
 from .index import Command
 from .records import claim_key
 from .shard import Shard
@@ -15,6 +14,8 @@ MIN_ORDER_ROWS = 10
 MAX_READ_ROWS = 10_000
 # Bytes that sort after every id.
 AFTER_ALL = b"\xff\xff\xff"
+# The rank of the lowest priority; ranks go up as priorities go down.
+LAST_RANK = 65_535
 
 Entry = tuple[int, bytes]
 """An instant, 0 in the order of creation, and an id."""
@@ -23,6 +24,11 @@ Commands = list[Command]
 
 def is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
     return end is None or (entry < end if newest else entry > end)
+
+
+def end_of(rank: int) -> bytes:
+    """The upper bound, for ZRANGEBYLEX, of jobs of this rank."""
+    return b"(" + (rank + 1).to_bytes(2, "big") if rank < LAST_RANK else b"+"
 
 
 class MergedOrders:
@@ -38,6 +44,7 @@ class MergedOrders:
 
     async def next(self, count: int) -> list[Entry]:
         """The next `count` entries; fewer at the end."""
+        self._rows.clear()
         while unread := self._unread(count):
             await self._read(unread, count)
         found, self._known = self._known[:count], self._known[count:]
@@ -51,7 +58,7 @@ class MergedOrders:
         return [order for order, end in self._ends.items() if end is None or is_beyond(last, end, self._newest)]
 
     async def _read(self, orders: Sequence[ListOrder], count: int) -> None:
-        """Reads more of these orders: of each twice as much as the last time."""
+        """Reads more of these orders: of each twice as much as before, if it was read for these entries."""
         first = max(MIN_ORDER_ROWS, 2 * count // len(self._ends)) if len(self._ends) > 1 else count
         most = max(MIN_ORDER_ROWS, MAX_READ_ROWS // len(orders))
         requests = []
