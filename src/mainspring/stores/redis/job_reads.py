@@ -13,6 +13,8 @@ from .snapshot import Found
 
 # A larger record is read in a round trip of its own.
 MAX_RECORD_BYTES = 64 << 10
+# Jobs read per call of read.lua: the server does nothing else meanwhile.
+MAX_READ_JOBS = 1_000
 
 Wanted = Callable[[Raw], bool]
 """Whether a job with these stored values is wanted."""
@@ -45,29 +47,31 @@ async def read_shard(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
 
 async def read_if(shard: Shard, ids: Sequence[JobId], wanted: Wanted = every) -> list[Job]:
     """The jobs of these ids whose stored values are wanted, in their order."""
-    if not ids:
-        return []
+    raws = await _raws(shard, ids) if ids else {}
+    return [job for id, raw in raws.items() if wanted(raw) and (job := job_from(id, raw)) is not None]
+
+
+async def _raws(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Raw]:
     found = await shard.multi(columns(shard, [packed(id) for id in ids]))
-    pairs = zip(ids, zip(*found, strict=True), strict=True)
-    return [job for id, raw in pairs if wanted(raw) and (job := job_from(id, raw)) is not None]
+    return dict(zip(ids, zip(*found, strict=True), strict=True))
 
 
-async def read_brief(shard: Shard, ids: Sequence[JobId], wanted: Wanted = every) -> list[Job]:
-    """As read_if(), but brief jobs. Large records are read one at a time, to bound memory."""
-    if not ids:
-        return []
-    shorts = [packed(id) for id in ids]
-    names = [f"{shard.base}:{name}" for name in ("job", "end")]
-    sizes = await shard.multi([("HSTRLEN", name, short) for short in shorts for name in names])
-    large = [id for n, id in enumerate(ids) if sizes[2 * n] + sizes[2 * n + 1] > MAX_RECORD_BYTES]
-    alone = set(large)
-    brief: dict[JobId, Job] = {}
-    for some in ([id for id in ids if id not in alone], *([id] for id in large)):
-        found = await shard.multi(columns(shard, [packed(id) for id in some])) if some else [[], [], []]
-        for id, raw in zip(some, zip(*found, strict=True), strict=True):
-            if wanted(raw) and (job := job_from(id, raw, brief=True)) is not None:
-                brief[id] = brief_job(job)
-    return [brief[id] for id in ids if id in brief]
+async def read_brief(
+    shard: Shard, ids: Sequence[JobId], wanted: Wanted = every, *, unfinished: bool = False
+) -> list[Job]:
+    """As read_if(), but brief jobs; with `unfinished`, those without an end that finish.lua wrote. Large records are
+    read one at a time, to bound memory."""
+    found = list[Job]()
+    for start in range(0, len(ids), MAX_READ_JOBS):
+        some = ids[start : start + MAX_READ_JOBS]
+        flat = await shard.script("read", [MAX_RECORD_BYTES, int(unfinished), *map(packed, some)])
+        for n, id in enumerate(some):
+            raw = tuple(flat[3 * n : 3 * n + 3])
+            if isinstance(raw[0], int):
+                ((_, raw),) = (await _raws(shard, [id])).items()
+            if raw[0] is not None and wanted(raw) and (job := job_from(id, raw, brief=True)) is not None:
+                found.append(brief_job(job))
+    return found
 
 
 def columns(shard: Shard, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:

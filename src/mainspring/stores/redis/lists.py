@@ -25,6 +25,8 @@ from .shard import Shard, Shards
 
 # Largest set whose ids are all read, when jobs are listed by id.
 MAX_IDS_READ_WHOLE = 20_000
+# Members of a set that are scanned in the time in which a walk reads one job, or a little less.
+SCANNED_PER_READ = 150
 # Ids for which a larger set is scanned at first.
 SCANNED_IDS = 400
 # Largest set whose jobs are all read, when they are listed in another order.
@@ -119,8 +121,8 @@ class Plan(NamedTuple):
     """An ordered path to walk along."""
     few: list[AccessPath]
     """Paths to intersect instead, if that is cheaper."""
-    look_first: bool = False
-    """Whether to try a short walk all the same."""
+    most_read: int = 0
+    """The jobs that a walk reads first all the same; 0 if there are no other paths."""
     scan: bool = False
     """Whether to look for the first ids of the one path in `few`: it is large, and nearly all of its jobs match."""
     odd: int = 0
@@ -135,16 +137,15 @@ async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     if not names.groups_of(request.which):
         return []
     plan = await _plan(shard, request, names)
-    if not plan.few:
-        return await _walk(shard, await _orders(shard, request, names, plan.along), request) or []
-    if plan.look_first:
-        orders = await _orders(shard, request, names, plan.along)
-        if (found := await _walk(shard, orders, request, MAX_PROBED_JOBS)) is not None:
+    if not plan.few or plan.most_read:
+        orders, others = await _orders(shard, request, names, plan.along), _others(shard.base, request, [plan.along])
+        found = await _walk(shard, orders, request, others, plan.most_read)
+        if found is not None:
             return found
     if plan.scan:
         return await _scanned(shard, request, names, plan)
     members = [await _members(shard, request, names, path) for path in plan.few]
-    return await _page_of_ids(shard, set.intersection(*members), request)
+    return await _page_of_ids(shard, set.intersection(*members), request, _others(shard.base, request, plan.few))
 
 
 async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Plan:
@@ -159,14 +160,27 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Pla
     sets = [one for one in counted[0 if _is_narrow(which) else 1 :] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
     if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
-        return Plan(along, both, look_first=True)
+        return Plan(along, both, MAX_PROBED_JOBS)
     if few is None or (created and count >= length):
         return Plan(along, [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
-        return Plan(along, [few], look_first=True, scan=True, odd=odd)
+        return Plan(along, [few], max(MAX_PROBED_JOBS, count // SCANNED_PER_READ), scan=True, odd=odd)
     if count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE):
         return Plan(along, [])
-    return Plan(along, [few], look_first=created and DENSE_RATIO * count > length)
+    return Plan(along, [few], MAX_PROBED_JOBS if created and DENSE_RATIO * count > length else 0)
+
+
+def _others(base: str, request: ListRequest, paths: Sequence[AccessPath]) -> list[list[str]]:
+    """The keys of the sets of ids that the filter names, but for those of the paths: ids are looked up in them before
+    jobs are read."""
+    which = request.which
+    found = [[f"{base}:tag:{tag}"] for tag in which.tags or ()]
+    if which.schedules is not None:
+        found.append([f"{base}:made-by:{name}" for name in which.schedules])
+    if which.errors is not None:
+        found.append([f"{base}:error:{kind}" for kind in which.errors])
+    known = [{one.key for one in path.sets} for path in paths if request.sort == "created"]
+    return [keys for keys in found if not any(some.issuperset(keys) for some in known)]
 
 
 def _is_narrow(which: Filter) -> bool:
@@ -219,16 +233,18 @@ async def _members(shard: Shard, request: ListRequest, names: RegisterNames, pat
     return found
 
 
-async def _page_of_ids(shard: Shard, ids: set[bytes], request: ListRequest) -> list[Job]:
+async def _page_of_ids(
+    shard: Shard, ids: set[bytes], request: ListRequest, others: Sequence[Sequence[str]] = ()
+) -> list[Job]:
     """The page of the request among these ids."""
     beyond, newest, limit = request.beyond, request.newest, request.limit
     if request.sort != "created":
-        found = request.in_order(await _read_matching(shard, sorted(ids), request))
+        found = request.in_order(await _read_matching(shard, sorted(ids), request, others))
         return [job for job in found if is_beyond(request.entry_of(job), beyond, newest)][:limit]
     left = _ids_beyond(ids, beyond, newest)
     found, start, step = [], 0, request.first_step
     while len(found) < limit and start < len(left):
-        found += await _read_matching(shard, left[start : start + step], request)
+        found += await _read_matching(shard, left[start : start + step], request, others)
         start, step = start + step, min(2 * step, MAX_PAGE_JOBS)
     return found[:limit]
 
@@ -240,26 +256,43 @@ def _ids_beyond(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[byt
     return found[::-1] if newest else found
 
 
-async def _read_matching(shard: Shard, ids: Sequence[bytes], request: ListRequest) -> list[Job]:
-    """The jobs of these ids that match the request, in the order of the ids."""
-    read = read_brief if request.brief else read_if
-    return request.matching(await read(shard, [unpacked(id) for id in ids], request.may_match))
+async def _read_matching(
+    shard: Shard, ids: Sequence[bytes], request: ListRequest, others: Sequence[Sequence[str]] = ()
+) -> list[Job]:
+    """The jobs of these ids that match the request, in the order of the ids. `others` are keys of sets: an id has to be
+    in one set of each sequence."""
+    for keys in others:
+        ids = await _in_sets(shard, ids, keys)
+    names = [unpacked(id) for id in ids]
+    if not request.brief:
+        return request.matching(await read_if(shard, names, request.may_match))
+    unfinished = request.which.states is not None and "completed" not in request.which.states
+    return request.matching(await read_brief(shard, names, request.may_match, unfinished=unfinished))
+
+
+async def _in_sets(shard: Shard, ids: Sequence[bytes], keys: Sequence[str]) -> list[bytes]:
+    """The ids that are in one of the sorted sets."""
+    if not ids or not keys:
+        return []
+    scores = await shard.multi([("ZSCORE", key, id) for id in ids for key in keys])
+    step = len(keys)
+    return [id for n, id in enumerate(ids) if any(one is not None for one in scores[n * step : (n + 1) * step])]
 
 
 # along the orders
 
 
 async def _walk(
-    shard: Shard, orders: Sequence[ListOrder], request: ListRequest, max_read: int | None = None
+    shard: Shard, orders: Sequence[ListOrder], request: ListRequest, others: Sequence[Sequence[str]], most_read: int
 ) -> list[Job] | None:
-    """The page, read along these orders. None if it is not full after `max_read` jobs."""
+    """The page, read along these orders. None if it is not full after `most_read` jobs, unless that is 0."""
     merged = MergedOrders(shard, orders, request.beyond, request.newest)
     found, step, read, more = list[Job](), request.first_step, 0, True
     while more and len(found) < request.limit:
-        if max_read is not None and read >= max_read:
+        if most_read and read >= most_read:
             return None
         entries = await merged.next(step)
-        found += await _read_matching(shard, [id for _, id in entries], request)
+        found += await _read_matching(shard, [id for _, id in entries], request, others)
         more = len(entries) == step
         step, read = min(2 * step, MAX_PAGE_JOBS), read + len(entries)
     return found[: request.limit]
