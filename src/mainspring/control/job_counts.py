@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
@@ -18,6 +19,8 @@ from ..store import Store
 # Jobs counted per state, and seconds after which no further state is counted.
 MAX_COUNTED_JOBS = 100
 MAX_SECONDS = 1.0
+# States counted at the same time: a store reads jobs of one while those of the other are decoded.
+COUNTS_AT_ONCE = 2
 # States whose counts a queue has.
 _QUEUE_STATES: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
 
@@ -38,12 +41,15 @@ async def filtered_counts(store: Store, which: Filter, clock: Clock) -> Filtered
     counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
     if not counts and (all_counts := await _count_few(store, which, now)) is not None:
         return FilteredCounts(counts=all_counts)
-    for state in SHOWN:
-        if state in counts:
-            continue
-        if clock.monotonic() >= end:
-            break
-        counts[state] = await _count(store, replace(which, states=(state,)), now)
+    left = iter([state for state in SHOWN if state not in counts])
+
+    async def count() -> None:
+        for state in left:
+            if clock.monotonic() >= end:
+                break
+            counts[state] = await _count(store, replace(which, states=(state,)), now)
+
+    await asyncio.gather(*(count() for _ in range(COUNTS_AT_ONCE)))
     return FilteredCounts(counts={state: counts[state] for state in SHOWN if state in counts})
 
 

@@ -31,7 +31,12 @@ class IndexSet(NamedTuple):
     @property
     def finished(self) -> bool:
         """Whether its scores are the instants at which its jobs finished."""
-        return ":ended:" in self.key
+        return self.by == "score" and self.ids is iter and ":ended:" in self.key
+
+    @property
+    def tells_score(self) -> bool:
+        """Whether its members contain their scores."""
+        return self.ids is _ids_in
 
 
 class AccessPath(NamedTuple):

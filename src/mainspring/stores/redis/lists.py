@@ -25,8 +25,10 @@ from .shard import Shard, Shards
 
 # Largest set whose ids are all read, when jobs are listed by id.
 MAX_IDS_READ_WHOLE = 20_000
-# Members of a set that are scanned in the time in which a walk reads one job, or a little less.
-SCANNED_PER_READ = 150
+# Members of sets that are read in about the time in which a walk reads one job.
+MEMBERS_PER_JOB = 150
+# With fewer members than that, no walk is tried first.
+MIN_PROBED_MEMBERS = 5_000
 # Ids for which a larger set is scanned at first.
 SCANNED_IDS = 400
 # Largest set whose jobs are all read, when they are listed in another order.
@@ -160,27 +162,33 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Pla
     sets = [one for one in counted[0 if _is_narrow(which) else 1 :] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
     if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
-        return Plan(along, both, MAX_PROBED_JOBS)
+        return Plan(along, [path for _, path in both], _most_read(sum(size for size, _ in both)))
     if few is None or (created and count >= length):
         return Plan(along, [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
-        return Plan(along, [few], max(MAX_PROBED_JOBS, count // SCANNED_PER_READ), scan=True, odd=odd)
+        by_end = request.newest and not odd and all(one.finished for one in few.sets)
+        return Plan(along, [few], MAX_PROBED_JOBS if by_end else _most_read(count), scan=True, odd=odd)
     if count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE):
         return Plan(along, [])
-    return Plan(along, [few], MAX_PROBED_JOBS if created and DENSE_RATIO * count > length else 0)
+    return Plan(along, [few], _most_read(count) if created and DENSE_RATIO * count > length else 0)
+
+
+def _most_read(members: int) -> int:
+    """The jobs that a walk reads first, if it takes about as long as reading these members of sets."""
+    return max(MAX_PROBED_JOBS, members // MEMBERS_PER_JOB) if members > MIN_PROBED_MEMBERS else 0
 
 
 def _others(base: str, request: ListRequest, paths: Sequence[AccessPath]) -> list[list[str]]:
-    """The keys of the sets of ids that the filter names, but for those of the paths: ids are looked up in them before
+    """The names of the sets of ids that the filter names, but for those of the paths: ids are looked up in them before
     jobs are read."""
     which = request.which
-    found = [[f"{base}:tag:{tag}"] for tag in which.tags or ()]
+    found = [[f"tag:{tag}"] for tag in which.tags or ()]
     if which.schedules is not None:
-        found.append([f"{base}:made-by:{name}" for name in which.schedules])
+        found.append([f"made-by:{name}" for name in which.schedules])
     if which.errors is not None:
-        found.append([f"{base}:error:{kind}" for kind in which.errors])
+        found.append([f"error:{kind}" for kind in which.errors])
     known = [{one.key for one in path.sets} for path in paths if request.sort == "created"]
-    return [keys for keys in found if not any(some.issuperset(keys) for some in known)]
+    return [names for names in found if not any(some.issuperset(f"{base}:{name}" for name in names) for some in known)]
 
 
 def _is_narrow(which: Filter) -> bool:
@@ -188,11 +196,11 @@ def _is_narrow(which: Filter) -> bool:
     return any(one is not None for one in (which.queues, which.tasks, which.created_after, which.created_before))
 
 
-def _two_narrow(counted: Sequence[tuple[int, AccessPath]]) -> list[AccessPath]:
+def _two_narrow(counted: Sequence[tuple[int, AccessPath]]) -> list[tuple[int, AccessPath]]:
     """Two paths to intersect, as ids are enough for that; none if they are too large, or one is so small that its jobs
     can be read."""
     both = sorted((one for one in counted if one[0] <= MAX_IDS_READ_WHOLE), key=lambda one: one[0])[:2]
-    return [path for _, path in both] if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS else []
+    return both if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS else []
 
 
 def _tells_all(which: Filter, odd: int) -> bool:
@@ -259,10 +267,10 @@ def _ids_beyond(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[byt
 async def _read_matching(
     shard: Shard, ids: Sequence[bytes], request: ListRequest, others: Sequence[Sequence[str]] = ()
 ) -> list[Job]:
-    """The jobs of these ids that match the request, in the order of the ids. `others` are keys of sets: an id has to be
-    in one set of each sequence."""
-    for keys in others:
-        ids = await _in_sets(shard, ids, keys)
+    """The jobs of these ids that match the request, in the order of the ids. `others` are names of sets: an id has to
+    be in one set of each sequence."""
+    for sets in others:
+        ids = await _in_sets(shard, ids, sets)
     names = [unpacked(id) for id in ids]
     if not request.brief:
         return request.matching(await read_if(shard, names, request.may_match))
@@ -270,13 +278,12 @@ async def _read_matching(
     return request.matching(await read_brief(shard, names, request.may_match, unfinished=unfinished))
 
 
-async def _in_sets(shard: Shard, ids: Sequence[bytes], keys: Sequence[str]) -> list[bytes]:
-    """The ids that are in one of the sorted sets."""
-    if not ids or not keys:
-        return []
-    scores = await shard.multi([("ZSCORE", key, id) for id in ids for key in keys])
-    step = len(keys)
-    return [id for n, id in enumerate(ids) if any(one is not None for one in scores[n * step : (n + 1) * step])]
+async def _in_sets(shard: Shard, ids: Sequence[bytes], names: Sequence[str]) -> list[bytes]:
+    """The ids that are in one of the sorted sets of these names."""
+    found = list[bytes]()
+    for start in range(0, len(ids) if names else 0, MAX_PAGE_JOBS):
+        found += await shard.script("among", [len(names), *names, *ids[start : start + MAX_PAGE_JOBS]])
+    return found
 
 
 # along the orders

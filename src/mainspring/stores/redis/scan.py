@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from .access_paths import IndexSet
 from .index import Command
 from .shard import Shard
 
-# Members read per round trip, of this number of sets.
+# Members read per round trip, and of a set when it is first read.
 SCAN_ROWS = 5_000
-SCAN_SETS = 10
+FIRST_ROWS = 50
 # Round trips under way: the server reads one while the other is decoded.
 SCANS_AT_ONCE = 2
 # A final job may have finished this long before the time in its id, by clocks that differ or were set back.
@@ -42,20 +42,23 @@ class IdScan:
     async def first(self, sets: Iterable[IndexSet], more: Iterable[bytes] = ()) -> list[bytes]:
         """The ids, in order; `more` are ids beside those of the sets."""
         self._keep(more)
-        left = [SetScan(one, self._newest) for one in sets]
+        left = deque(SetScan(one, self._newest) for one in sets)
         await asyncio.gather(*(self._scan(left) for _ in range(SCANS_AT_ONCE)))
         return self._sorted()
 
-    async def _scan(self, left: list[SetScan]) -> None:
-        while some := [left.pop() for _ in range(min(SCAN_SETS, len(left)))]:
-            rows = SCAN_ROWS // len(some)
-            requests = [one.commands(rows) for one in some]
+    async def _scan(self, left: deque[SetScan]) -> None:
+        while left:
+            some, rows = list[SetScan](), 0
+            while left and (not some or rows + left[0].rows <= SCAN_ROWS):
+                some.append(left.popleft())
+                rows += some[-1].rows
+            requests = [one.commands() for one in some]
             answers = iter(await self._shard.multi([command for sent in requests for command in sent]))
             for one, sent in zip(some, requests, strict=True):
-                for ids in one.ids([next(answers) for _ in sent], rows):
+                for ids in one.ids([next(answers) for _ in sent]):
                     self._keep(ids)
-                if one.more and not (self._by_time and one.is_past(int.from_bytes(self._low[:6], "big") * 1000)):
-                    left.append(one)
+            made = int.from_bytes(self._low[:6], "big") * 1000
+            left.extendleft(one for one in some if one.more and not (self._by_time and one.is_past(made)))
 
     def _keep(self, ids: Iterable[bytes]) -> None:
         low, high = self._low, self._high
@@ -77,33 +80,41 @@ class SetScan:
 
     def __init__(self, one: IndexSet, newest: bool) -> None:
         self.set, self._newest, self.more = one, newest, True
-        self._after: Any = None
+        self.rows = FIRST_ROWS
+        """Members that are read next: twice as many each time."""
+        self._after: bytes | int | None = None
         """The last member that was read, or its score."""
 
-    def commands(self, rows: int) -> list[Command]:
+    def commands(self) -> list[Command]:
         """The commands that read the next members: `rows`, and those of the last instant."""
-        key, after, most = self.set.key, self._after, ("LIMIT", 0, rows)
+        key, after, most = self.set.key, self._after, ("LIMIT", 0, self.rows)
         if self.set.by is None:
             return [self.set.read]
         low, high = self.set.low, self.set.high
         if self.set.by == "bytes":
-            return [("ZRANGEBYLEX", key, low if after is None else b"(" + after, high, *most)]
+            return [("ZRANGEBYLEX", key, low if after is None else b"(%b" % after, high, *most)]
+        scores = () if self.set.tells_score else ("WITHSCORES",)
         name, ends = ("ZREVRANGEBYSCORE", (high, low)) if self._newest else ("ZRANGEBYSCORE", (low, high))
         if after is None:
-            return [(name, key, *ends, "WITHSCORES", *most)]
-        return [(name, key, after, after, "WITHSCORES"), (name, key, b"(" + after, ends[1], "WITHSCORES", *most)]
+            return [(name, key, *ends, *scores, *most)]
+        return [(name, key, after, after, *scores), (name, key, f"({after}", ends[1], *scores, *most)]
 
-    def ids(self, answers: Sequence[list[bytes]], rows: int) -> Iterator[Iterable[bytes]]:
+    def ids(self, answers: Sequence[list[bytes]]) -> Iterator[Iterable[bytes]]:
         """The ids in the answers."""
+        step = 2 if self.set.by == "score" and not self.set.tells_score else 1
         for members in answers:
-            yield self.set.ids(members[::2] if self.set.by == "score" else members)
+            yield self.set.ids(members[::step])
         last = answers[-1]
-        self.more = self.set.by is not None and len(last) == rows * (2 if self.set.by == "score" else 1)
-        if last:
-            self._after = last[-1]
+        self.more = self.set.by is not None and len(last) == step * self.rows
+        if last and self.set.by is not None:
+            self._after = last[-1] if self.set.by == "bytes" else self._score(last[-1])
+        self.rows = min(2 * self.rows, SCAN_ROWS)
+
+    def _score(self, last: bytes) -> int:
+        return int.from_bytes(last[2:10], "big") if self.set.tells_score else int(float(last))
 
     def is_past(self, made: int) -> bool:
         """Whether all other jobs of the set are older: they had finished before an id of this time was made."""
         if not self._newest or self._after is None or not self.set.finished:
             return False
-        return float(self._after) < made - CLOCK_TOLERANCE_MICROS
+        return int(self._after) < made - CLOCK_TOLERANCE_MICROS

@@ -31,7 +31,10 @@ def _read_lua(name: str) -> str:
     return _folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
-SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "enqueue_one", "read")}
+SCRIPTS = {
+    name: _read_lua(name)
+    for name in ("due", "page", "names", "tidy", "publish", "news", "enqueue_one", "read", "among")
+}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("enqueue", "claim", "finish")}
 SCRIPTS |= {
     name: _read_lua("locks") + _read_lua("prelude") + _read_lua(name)
