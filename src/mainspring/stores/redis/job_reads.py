@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...ids import JobId
 from ...records.job import Job
 from ..rules import brief_job
-from .records import Raw, job_from, packed
+from .records import Raw, job_from, packed, unpacked
 from .shard import Shard, Shards
 from .snapshot import Found
 
@@ -45,31 +45,34 @@ async def read_shard(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
     return found_in(ids, await shard.multi(columns(shard, shorts)))
 
 
-async def read_if(shard: Shard, ids: Sequence[JobId], wanted: Wanted = every) -> list[Job]:
-    """The jobs of these ids whose stored values are wanted, in their order."""
-    raws = await _raws(shard, ids) if ids else {}
-    return [job for id, raw in raws.items() if wanted(raw) and (job := job_from(id, raw)) is not None]
+async def read_if(shard: Shard, shorts: Sequence[bytes], wanted: Wanted = every) -> list[Job]:
+    """The jobs of these packed ids whose stored values are wanted, in their order."""
+    return [
+        job
+        for short, raw in (await _raws(shard, shorts) if shorts else ())
+        if wanted(raw) and (job := job_from(unpacked(short), raw)) is not None
+    ]
 
 
-async def _raws(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Raw]:
-    found = await shard.multi(columns(shard, [packed(id) for id in ids]))
-    return dict(zip(ids, zip(*found, strict=True), strict=True))
+async def _raws(shard: Shard, shorts: Sequence[bytes]) -> Iterator[tuple[bytes, Raw]]:
+    found = await shard.multi(columns(shard, shorts))
+    return zip(shorts, zip(*found, strict=True), strict=True)
 
 
 async def read_brief(
-    shard: Shard, ids: Sequence[JobId], wanted: Wanted = every, *, unfinished: bool = False
+    shard: Shard, shorts: Sequence[bytes], wanted: Wanted = every, *, unfinished: bool = False
 ) -> list[Job]:
     """As read_if(), but brief jobs; with `unfinished`, those without an end that finish.lua wrote. Large records are
     read one at a time, to bound memory."""
     found = list[Job]()
-    for start in range(0, len(ids), MAX_READ_JOBS):
-        some = ids[start : start + MAX_READ_JOBS]
-        flat = await shard.script("read", [MAX_RECORD_BYTES, int(unfinished), *map(packed, some)])
-        for n, id in enumerate(some):
-            raw = tuple(flat[3 * n : 3 * n + 3])
+    for start in range(0, len(shorts), MAX_READ_JOBS):
+        some = shorts[start : start + MAX_READ_JOBS]
+        flat = await shard.script("read", [MAX_RECORD_BYTES, int(unfinished), *some])
+        for short, *values in zip(some, flat[::3], flat[1::3], flat[2::3], strict=True):
+            raw = (values[0], values[1], values[2])
             if isinstance(raw[0], int):
-                ((_, raw),) = (await _raws(shard, [id])).items()
-            if raw[0] is not None and wanted(raw) and (job := job_from(id, raw, brief=True)) is not None:
+                ((_, raw),) = await _raws(shard, [short])
+            if raw[0] is not None and wanted(raw) and (job := job_from(unpacked(short), raw, brief=True)) is not None:
                 found.append(brief_job(job))
     return found
 

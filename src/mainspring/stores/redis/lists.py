@@ -19,16 +19,18 @@ from .handle import RedisHandle
 from .index import id_range
 from .job_reads import read_brief, read_if
 from .orders import Entry, LaterJobs, ListOrder, MergedOrders, ReadyJobs, ScoredOrder, SuspectJobs, is_beyond
-from .records import Raw, may_be, packed, unpacked
+from .records import Raw, may_be, packed
 from .scan import IdScan
 from .shard import Shard, Shards
 
 # Largest set whose ids are all read, when jobs are listed by id.
 MAX_IDS_READ_WHOLE = 20_000
-# Members of sets that are read in about the time in which a walk reads one job.
-MEMBERS_PER_JOB = 150
+# Members of sets that are read in the time in which a walk reads one job, or a bit longer.
+MEMBERS_PER_JOB = 40
+# Before a scan a walk reads this number of times the jobs that it needs if matching jobs are spread evenly.
+PROBE_RATIO = 8
 # With fewer members than that, no walk is tried first.
-MIN_PROBED_MEMBERS = 5_000
+MIN_PROBED_MEMBERS = 15_000
 # Ids for which a larger set is scanned at first.
 SCANNED_IDS = 400
 # Largest set whose jobs are all read, when they are listed in another order.
@@ -162,20 +164,17 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Pla
     sets = [one for one in counted[0 if _is_narrow(which) else 1 :] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
     if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
-        return Plan(along, [path for _, path in both], _most_read(sum(size for size, _ in both)))
+        members = sum(size for size, _ in both)
+        return Plan(along, [path for _, path in both], MAX_PROBED_JOBS if members > MIN_PROBED_MEMBERS else 0)
     if few is None or (created and count >= length):
         return Plan(along, [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
-        by_end = request.newest and not odd and all(one.finished for one in few.sets)
-        return Plan(along, [few], MAX_PROBED_JOBS if by_end else _most_read(count), scan=True, odd=odd)
+        most = min(max(MAX_PROBED_JOBS, PROBE_RATIO * request.limit * length // count), count // MEMBERS_PER_JOB)
+        return Plan(along, [few], max(most, 1), scan=True, odd=odd)
     if count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE):
         return Plan(along, [])
-    return Plan(along, [few], _most_read(count) if created and DENSE_RATIO * count > length else 0)
-
-
-def _most_read(members: int) -> int:
-    """The jobs that a walk reads first, if it takes about as long as reading these members of sets."""
-    return max(MAX_PROBED_JOBS, members // MEMBERS_PER_JOB) if members > MIN_PROBED_MEMBERS else 0
+    dense = created and count > MIN_PROBED_MEMBERS and DENSE_RATIO * count > length
+    return Plan(along, [few], MAX_PROBED_JOBS if dense else 0)
 
 
 def _others(base: str, request: ListRequest, paths: Sequence[AccessPath]) -> list[list[str]]:
@@ -271,11 +270,10 @@ async def _read_matching(
     be in one set of each sequence."""
     for sets in others:
         ids = await _in_sets(shard, ids, sets)
-    names = [unpacked(id) for id in ids]
     if not request.brief:
-        return request.matching(await read_if(shard, names, request.may_match))
+        return request.matching(await read_if(shard, ids, request.may_match))
     unfinished = request.which.states is not None and "completed" not in request.which.states
-    return request.matching(await read_brief(shard, names, request.may_match, unfinished=unfinished))
+    return request.matching(await read_brief(shard, ids, request.may_match, unfinished=unfinished))
 
 
 async def _in_sets(shard: Shard, ids: Sequence[bytes], names: Sequence[str]) -> list[bytes]:
@@ -298,6 +296,7 @@ async def _walk(
     while more and len(found) < request.limit:
         if most_read and read >= most_read:
             return None
+        step = min(step, most_read - read) if most_read else step
         entries = await merged.next(step)
         found += await _read_matching(shard, [id for _, id in entries], request, others)
         more = len(entries) == step
@@ -323,6 +322,6 @@ async def _by_due(shard: Shard, groups: Sequence[str]) -> list[ListOrder]:
     base, ranks = shard.base, await ranks_in(shard, groups)
     orders: list[ListOrder] = [LaterJobs(f"{base}:later:{name}") for name in groups]
     orders += [ReadyJobs(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
-    jobs = await read_if(shard, [unpacked(id) for id in await shard.call("SMEMBERS", f"{base}:suspect")])
+    jobs = await read_if(shard, await shard.call("SMEMBERS", f"{base}:suspect"))
     suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]
     return [*orders, SuspectJobs(suspects)] if suspects else orders

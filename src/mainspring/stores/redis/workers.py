@@ -113,7 +113,7 @@ async def _extend_and_read_held(shards: Shards, shard: Shard, worker: WorkerId, 
         commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
     *_, ids = await shard.multi([*commands, ("SMEMBERS", f"{shard.base}:held:{worker}")])
     # Brief jobs are enough: records may be large, and there is one for each slot of the worker.
-    return [job for job in await read_brief(shard, [unpacked(id) for id in ids]) if job.state is State.RUNNING]
+    return [job for job in await read_brief(shard, ids) if job.state is State.RUNNING]
 
 
 def _worker_unit(base: str, known: dict[WorkerId, bytes | None], workers: WorkerTable) -> Unit:
