@@ -28,7 +28,7 @@ MAX_IDS_READ_WHOLE = 20_000
 # Members of sets that are read in the time in which a walk reads one job, or a bit longer.
 MEMBERS_PER_JOB = 40
 # Before a scan a walk reads this number of times the jobs that it needs if matching jobs are spread evenly.
-PROBE_RATIO = 8
+PROBE_RATIO = 20
 # With fewer members than that, no walk is tried first.
 MIN_PROBED_MEMBERS = 15_000
 # Ids for which a larger set is scanned at first.
