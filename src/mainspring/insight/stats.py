@@ -150,14 +150,14 @@ def figures_by(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
     """Figures by "task" or "queue"."""
     sums: dict[str, RunSums] = {}
     for tally in tallies:
-        sums.setdefault(getattr(tally, name), RunSums()).add(tally.sums)
+        sums.setdefault(getattr(tally, name), RunSums()).add_figures(tally.sums)
     return {key: figures(sums[key]) for key in sorted(sums)}
 
 
 def total_figures(tallies: Iterable[Tally]) -> Figures:
     sums = RunSums()
     for tally in tallies:
-        sums.add(tally.sums)
+        sums.add_figures(tally.sums)
     return figures(sums)
 
 
@@ -172,7 +172,7 @@ def time_series(tallies: Sequence[Tally], since: datetime, until: datetime, step
     last = max(steps, default=since)
     for tally in tallies:
         if (at := min(tally.at, last)) in steps:
-            steps[at].add(tally.sums)
+            steps[at].add_figures(tally.sums)
     return [_point(at, figures(sums)) for at, sums in steps.items()]
 
 

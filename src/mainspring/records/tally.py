@@ -59,21 +59,36 @@ class RunSums(Struct, omit_defaults=True):
     """Microseconds of the shortest and the longest wait. None as for `took_ends`."""
 
     def add(self, other: RunSums) -> None:
-        self.took_ends = _merged_ends(self.took_ends, self.spread, other.took_ends, other.spread)
-        self.wait_ends = _merged_ends(self.wait_ends, self.waits, other.wait_ends, other.waits)
-        _add(self.endings, other.endings)
-        _add(self.spread, other.spread)
+        self.add_figures(other)
+        errors, lines = self.errors, self.lines
         for kind, count in other.errors.items():
-            self._add_error(kind, count)
+            if kind in errors:  # hot: statistics of a month add thousands of sums
+                errors[kind] += count
+            else:
+                self._add_error(kind, count)
         for kind, last in other.lines.items():
-            self._keep_latest_line(kind, last)
+            if kind in errors and (kind not in lines or last > lines[kind]):
+                lines[kind] = last
+        if other.fates:
+            _add(self.fates, other.fates)
+        if other.items:
+            _add(self.items, other.items)
+
+    def add_figures(self, other: RunSums) -> None:
+        """Adds what figures are computed from: neither errors nor what became of jobs and items."""
+        if other.spread:
+            self.took_ends = _merged_ends(self.took_ends, self.spread, other.took_ends)
+            _add(self.spread, other.spread)
+        if other.waits:
+            self.wait_ends = _merged_ends(self.wait_ends, self.waits, other.wait_ends)
+            _add(self.waits, other.waits)
+        _add(self.endings, other.endings)
         self.took += other.took
-        self.last = max(self.last, other.last)
-        self.well = max(self.well, other.well)
-        _add(self.fates, other.fates)
-        _add(self.items, other.items)
-        _add(self.waits, other.waits)
         self.waited += other.waited
+        if other.last > self.last:
+            self.last = other.last
+        if other.well > self.well:
+            self.well = other.well
 
     def count(self, ending: str, spans: Sequence[timedelta], waits: Sequence[timedelta] = ()) -> None:
         """Counts runs with the same ending, with their durations and waits."""
@@ -195,17 +210,17 @@ def _add_to_buckets(
 
 
 def _merged_ends(
-    ends: tuple[int, int] | None,
-    spread: Mapping[int, int],
-    others: tuple[int, int] | None,
-    other_spread: Mapping[int, int],
+    ends: tuple[int, int] | None, spread: Mapping[int, int], others: tuple[int, int] | None
 ) -> tuple[int, int] | None:
-    """The shortest and longest span of two sums together. None if those of one are not known."""
-    if not other_spread:
-        return ends
+    """The shortest and longest span of two sums together, of which the second has some. None if those of one are not
+    known."""
     if not spread:
         return others
-    return None if ends is None or others is None else (min(ends[0], others[0]), max(ends[1], others[1]))
+    if ends is None or others is None:
+        return None
+    least, most = ends
+    other_least, other_most = others
+    return other_least if other_least < least else least, other_most if other_most > most else most
 
 
 def span_start(at: datetime, span: Span) -> datetime:
@@ -225,5 +240,8 @@ def last_at(sums: RunSums) -> datetime | None:
 
 
 def _add(counts: dict[K, int], more: Mapping[K, int]) -> None:
+    if not counts:
+        counts.update(more)
+        return
     for key, count in more.items():
-        counts[key] = counts.get(key, 0) + count
+        counts[key] = counts[key] + count if key in counts else count
