@@ -135,6 +135,15 @@ def _by_waiting_state(base: str, states: Collection[str], groups: Iterable[str],
         yield from (_scored(f"{base}:again:{queue}") for queue in queues)
 
 
+def unfinished_beside_ready(base: str, names: RegisterNames) -> Iterator[IndexSet]:
+    """The sets of unfinished jobs that are not ready, or were tried before."""
+    yield _set(f"{base}:suspect")
+    yield from (_set(f"{base}:held:{worker}") for worker in names.holders)
+    yield from (_set(f"{base}:parked:{name}") for name in names.parks)
+    yield from (_scored(f"{base}:later:{name}", ids=_ids_in) for name in names.groups)
+    yield from (_scored(f"{base}:again:{queue}") for queue in {name.partition("\0")[0] for name in names.groups})
+
+
 async def not_yet_due(shard: Shard, groups: Sequence[str], now: datetime) -> list[bytes]:
     """Ids of ready jobs that are due later: there are some after a clock was set back."""
     commands: list[Command] = []

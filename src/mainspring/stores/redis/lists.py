@@ -14,10 +14,11 @@ from ...ids import JobId
 from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
 from ..rules import matches_filter
-from .access_paths import AccessPath, RegisterNames, access_paths, names_in, not_yet_due, ranks_in
+from .access_paths import WAITING, AccessPath, RegisterNames, access_paths, names_in, not_yet_due, ranks_in
 from .handle import RedisHandle
 from .index import id_range
 from .job_reads import read_brief, read_if
+from .oldest import beginning
 from .orders import Entry, LaterJobs, ListOrder, MergedOrders, ReadyJobs, ScoredOrder, SuspectJobs, is_beyond
 from .records import Raw, may_be, packed
 from .scan import IdScan
@@ -27,7 +28,7 @@ from .shard import Shard, Shards
 MAX_IDS_READ_WHOLE = 20_000
 # Members of sets that are read in the time in which a walk reads one job, or a bit longer.
 MEMBERS_PER_JOB = 40
-# Before a scan a walk reads this number of times the jobs that it needs if matching jobs are spread evenly.
+# Before a scan a walk from the newest job reads this number of times what it needs if matching jobs are spread evenly.
 PROBE_RATIO = 20
 # With fewer members than that, no walk is tried first.
 MIN_PROBED_MEMBERS = 15_000
@@ -141,6 +142,8 @@ async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     if not names.groups_of(request.which):
         return []
     plan = await _plan(shard, request, names)
+    if plan.scan and (found := await _from_beginning(shard, request, names, plan)) is not None:
+        return found
     if not plan.few or plan.most_read:
         orders, others = await _orders(shard, request, names, plan.along), _others(shard.base, request, [plan.along])
         found = await _walk(shard, orders, request, others, plan.most_read)
@@ -150,6 +153,28 @@ async def _page(shard: Shard, request: ListRequest) -> list[Job]:
         return await _scanned(shard, request, names, plan)
     members = [await _members(shard, request, names, path) for path in plan.few]
     return await _page_of_ids(shard, set.intersection(*members), request, _others(shard.base, request, plan.few))
+
+
+async def _from_beginning(shard: Shard, request: ListRequest, names: RegisterNames, plan: Plan) -> list[Job] | None:
+    """The page of the oldest waiting jobs, if they are near the oldest unfinished ones: a walk along all finished jobs
+    before them, or a scan of all that wait, takes longer."""
+    which = request.which
+    given = (which.queues, which.tasks, which.created_after, which.created_before)
+    states = {*(which.states or ())}
+    if request.newest or plan.odd or "pending" not in states or not states <= {*WAITING} or any(given):
+        return None
+    if (known := await beginning(shard, names)) is None:
+        return None
+    start, earlier = known
+    before = (0, (int.from_bytes(start + bytes(10), "big") - 1).to_bytes(16, "big"))
+    if request.beyond is not None and request.beyond > before:
+        return None
+    found = await _page_of_ids(shard, {*earlier}, request)
+    left = request._replace(limit=request.limit - len(found), beyond=before)
+    if not left.limit:
+        return found
+    rest = await _walk(shard, await _orders(shard, left, names, plan.along), left, (), plan.most_read)
+    return None if rest is None else found + rest
 
 
 async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Plan:
@@ -169,8 +194,10 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Pla
     if few is None or (created and count >= length):
         return Plan(along, [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
-        most = min(max(MAX_PROBED_JOBS, PROBE_RATIO * request.limit * length // count), count // MEMBERS_PER_JOB)
-        return Plan(along, [few], max(most, 1), scan=True, odd=odd)
+        by_end = not odd and all(one.finished for one in few.sets)
+        most = PROBE_RATIO * request.limit * length // count if request.newest and not by_end else 0
+        most = max(MAX_PROBED_JOBS, min(most, count // MEMBERS_PER_JOB))
+        return Plan(along, [few], most, scan=True, odd=odd)
     if count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE):
         return Plan(along, [])
     dense = created and count > MIN_PROBED_MEMBERS and DENSE_RATIO * count > length
