@@ -107,6 +107,14 @@ def sums_of(text: bytes | str, name: object = "") -> RunSums:
     return next(iter(readable("tally", [(name, text)], _sums)), RunSums())
 
 
+def sums_of_each(texts: Sequence[bytes]) -> list[RunSums]:
+    """sums_of() of each text."""
+    try:
+        return [_sums(text) for text in texts]
+    except Exception:  # some cannot be decoded
+        return [sums_of(text) for text in texts]
+
+
 def _name(name: Any) -> str:
     return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
 

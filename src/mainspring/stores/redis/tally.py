@@ -8,7 +8,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start
-from ...records.unreadable import readable, sums_of
+from ...records.unreadable import readable, sums_of, sums_of_each
 from .handle import RedisHandle
 from .hashes import read_hash
 from .index import Command
@@ -97,11 +97,14 @@ async def _tallies(shard: Shard, span: Span, since: datetime) -> dict[tuple[date
     """The tallies since then, and perhaps some before. Only these are decoded: a hash has days for more than a year."""
     base, first = shard.base, micros(since)
     pairs, texts = await shard.multi([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
-    found: dict[tuple[datetime, str, str], RunSums] = {}
+    keys, kept = list[tuple[datetime, str, str]](), list[bytes]()
+    instants: dict[str, datetime] = {}
     for field, text in zip(pairs[::2], pairs[1::2], strict=True):
         at, queue, task = field.decode().split("\0")
         if int(at) >= first:
-            found[instant(int(at)), queue, task] = sums_of(text)
+            keys.append((instants.get(at) or instants.setdefault(at, instant(int(at))), queue, task))
+            kept.append(text)
+    found = dict(zip(keys, sums_of_each(kept), strict=True))
     for us, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
         found.setdefault((span_start(instant(us), span), queue, task), RunSums()).add(sums)
     return found
