@@ -53,7 +53,7 @@ async def _first_ready(shard: Shard, names: RegisterNames) -> bytes | None:
 async def _unfinished_before(shard: Shard, names: RegisterNames, start: bytes) -> int | None:
     """The number of jobs that were made before and have not finished. None if too many finished at about that time.
 
-    All jobs that had finished some time before were made before.
+    All jobs that had finished some time before were made before. What finished long after counts as unfinished.
     """
     at = int.from_bytes(start, "big") * 1000
     low, high = at - CLOCK_TOLERANCE_MICROS, at + CLOCK_TOLERANCE_MICROS
@@ -64,10 +64,10 @@ async def _unfinished_before(shard: Shard, names: RegisterNames, start: bytes) -
     counts = await shard.multi(commands)
     made, sizes = sum(counts[: len(names.groups)]), counts[len(names.groups) :]
     left = made - sum(sizes[: len(ended)])
-    if not left:
-        return 0
-    if sum(sizes[len(ended) :]) > SCAN_ROWS:
+    if left and sum(sizes[len(ended) :]) > SCAN_ROWS:
         return None
-    near = [key for key, size in zip(ended, sizes[len(ended) :], strict=True) if size]
-    found = await shard.multi([("ZRANGEBYSCORE", key, low, high) for key in near]) if near else []
-    return max(0, left - sum(id < start for ids in found for id in ids))
+    if left:
+        near = [key for key, size in zip(ended, sizes[len(ended) :], strict=True) if size]
+        found = await shard.multi([("ZRANGEBYSCORE", key, low, high) for key in near]) if near else []
+        left -= sum(id < start for ids in found for id in ids)
+    return left if left >= 0 else None
