@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,6 +33,8 @@ MEMBERS_PER_JOB = 40
 PROBE_RATIO = 20
 # With fewer members than that, no walk is tried first.
 MIN_PROBED_MEMBERS = 15_000
+# Largest set whose ids are read to intersect it with another.
+MAX_IDS_INTERSECTED = 5_000
 # Ids for which a larger set is scanned at first.
 SCANNED_IDS = 400
 # Largest set whose jobs are all read, when they are listed in another order.
@@ -189,8 +192,7 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Pla
     sets = [one for one in counted[0 if _is_narrow(which) else 1 :] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
     if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
-        members = sum(size for size, _ in both)
-        return Plan(along, [path for _, path in both], MAX_PROBED_JOBS if members > MIN_PROBED_MEMBERS else 0)
+        return Plan(along, both)
     if few is None or (created and count >= length):
         return Plan(along, [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
@@ -222,11 +224,11 @@ def _is_narrow(which: Filter) -> bool:
     return any(one is not None for one in (which.queues, which.tasks, which.created_after, which.created_before))
 
 
-def _two_narrow(counted: Sequence[tuple[int, AccessPath]]) -> list[tuple[int, AccessPath]]:
-    """Two paths to intersect, as ids are enough for that; none if they are too large, or one is so small that its jobs
-    can be read."""
-    both = sorted((one for one in counted if one[0] <= MAX_IDS_READ_WHOLE), key=lambda one: one[0])[:2]
-    return both if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS else []
+def _two_narrow(counted: Sequence[tuple[int, AccessPath]]) -> list[AccessPath]:
+    """Two paths to intersect, as ids are enough for that; none if they are large, or one is so small that its jobs can
+    be read."""
+    both = sorted((one for one in counted if one[0] <= MAX_IDS_INTERSECTED), key=lambda one: one[0])[:2]
+    return [path for _, path in both] if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS else []
 
 
 def _tells_all(which: Filter, odd: int) -> bool:
@@ -258,13 +260,11 @@ async def _scanned(shard: Shard, request: ListRequest, names: RegisterNames, pla
 
 
 async def _members(shard: Shard, request: ListRequest, names: RegisterNames, path: AccessPath) -> set[bytes]:
-    members = await shard.multi([one.read for one in path.sets]) if path.sets else []
-    found = set[bytes]()
-    for one, some in zip(path.sets, members, strict=True):
-        found.update(one.ids(some))
+    scan = IdScan(shard, sys.maxsize, None, False, (b"-", b"+"), by_time=False)
+    found = await scan.first(path.sets)
     if "scheduled" in (request.which.states or ()):
-        found.update(await not_yet_due(shard, names.groups_of(request.which), request.now))
-    return found
+        found += await not_yet_due(shard, names.groups_of(request.which), request.now)
+    return set(found)
 
 
 async def _page_of_ids(

@@ -11,7 +11,7 @@ from .index import Command
 from .shard import Shard
 
 # Members read per round trip, and of a set when it is first read.
-SCAN_ROWS = 5_000
+SCAN_ROWS = 4_000
 FIRST_ROWS = 50
 # Round trips under way: the server reads one while the other is decoded.
 SCANS_AT_ONCE = 2
