@@ -62,7 +62,7 @@ class IdScan:
 
     def _keep(self, ids: Iterable[bytes]) -> None:
         low, high = self._low, self._high
-        self._kept.update(id for id in ids if low < id < high)
+        self._kept.update([id for id in ids if low < id < high])
         if len(self._kept) > 4 * self._count:
             first = self._sorted()
             self._kept = set(first)
