@@ -212,8 +212,7 @@ def _add_to_buckets(
 def _merged_ends(
     ends: tuple[int, int] | None, spread: Mapping[int, int], others: tuple[int, int] | None
 ) -> tuple[int, int] | None:
-    """The shortest and longest span of two sums together, of which the second has some. None if those of one are not
-    known."""
+    """The shortest and longest span of two sums together; the second has spans. None if those of one are not known."""
     if not spread:
         return others
     if ends is None or others is None:

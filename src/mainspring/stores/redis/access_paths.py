@@ -16,11 +16,10 @@ WAITING = ("pending", "scheduled", "retrying")
 
 
 class IndexSet(NamedTuple):
-    """A set or a range of one: the commands that count and read its members, and how members yield ids."""
+    """A set or a range of one: the command that counts its members, and how members yield ids."""
 
     key: str
     size: Command
-    read: Command
     ids: Callable[[list[bytes]], Iterable[bytes]] = iter
     by: Literal["bytes", "score"] | None = None
     """The order of its members; None for a set without one."""
@@ -181,21 +180,21 @@ def _ids_in(entries: list[bytes]) -> list[bytes]:
 
 
 def _set(key: str) -> IndexSet:
-    return IndexSet(key, ("SCARD", key), ("SMEMBERS", key))
+    return IndexSet(key, ("SCARD", key))
 
 
 def _sorted(key: str, ids: Callable[[list[bytes]], Iterable[bytes]] = iter) -> IndexSet:
-    return IndexSet(key, ("ZCARD", key), ("ZRANGE", key, 0, -1), ids, "bytes")
+    return IndexSet(key, ("ZCARD", key), ids, "bytes")
 
 
 def _scored(
     key: str, low: str | int = "-inf", high: str | int = "+inf", ids: Callable[[list[bytes]], Iterable[bytes]] = iter
 ) -> IndexSet:
-    return IndexSet(key, ("ZCOUNT", key, low, high), ("ZRANGEBYSCORE", key, low, high), ids, "score", low, high)
+    return IndexSet(key, ("ZCOUNT", key, low, high), ids, "score", low, high)
 
 
 def _range(key: str, low: bytes, high: bytes, ids: Callable[[list[bytes]], Iterable[bytes]] = iter) -> IndexSet:
-    return IndexSet(key, ("ZLEXCOUNT", key, low, high), ("ZRANGEBYLEX", key, low, high), ids, "bytes", low, high)
+    return IndexSet(key, ("ZLEXCOUNT", key, low, high), ids, "bytes", low, high)
 
 
 def _keys(key: str, prefix: str) -> IndexSet:

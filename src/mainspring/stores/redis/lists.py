@@ -122,7 +122,7 @@ async def page(
     return request.in_order([job for page in pages for job in page])[:limit]
 
 
-class Plan(NamedTuple):
+class ListPlan(NamedTuple):
     """How to find a page."""
 
     along: AccessPath
@@ -158,7 +158,7 @@ async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     return await _page_of_ids(shard, set.intersection(*members), request, _others(shard.base, request, plan.few))
 
 
-async def _from_beginning(shard: Shard, request: ListRequest, names: RegisterNames, plan: Plan) -> list[Job] | None:
+async def _from_beginning(shard: Shard, request: ListRequest, names: RegisterNames, plan: ListPlan) -> list[Job] | None:
     """The page of the oldest waiting jobs, if they are near the oldest unfinished ones: a walk along all finished jobs
     before them, or a scan of all that wait, takes longer."""
     which = request.which
@@ -180,7 +180,7 @@ async def _from_beginning(shard: Shard, request: ListRequest, names: RegisterNam
     return None if rest is None else found + rest
 
 
-async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Plan:
+async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> ListPlan:
     which, created = request.which, request.sort == "created"
     # With sort "finished" the ordered sets are by state already.
     without = which if request.sort != "finished" else replace(which, states=None)
@@ -192,18 +192,18 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Pla
     sets = [one for one in counted[0 if _is_narrow(which) else 1 :] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
     if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
-        return Plan(along, both)
+        return ListPlan(along, both)
     if few is None or (created and count >= length):
-        return Plan(along, [])
+        return ListPlan(along, [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
         by_end = not odd and all(one.finished for one in few.sets)
         most = PROBE_RATIO * request.limit * length // count if request.newest and not by_end else 0
         most = max(MAX_PROBED_JOBS, min(most, count // MEMBERS_PER_JOB))
-        return Plan(along, [few], most, scan=True, odd=odd)
+        return ListPlan(along, [few], most, scan=True, odd=odd)
     if count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE):
-        return Plan(along, [])
+        return ListPlan(along, [])
     dense = created and count > MIN_PROBED_MEMBERS and DENSE_RATIO * count > length
-    return Plan(along, [few], MAX_PROBED_JOBS if dense else 0)
+    return ListPlan(along, [few], MAX_PROBED_JOBS if dense else 0)
 
 
 def _others(base: str, request: ListRequest, paths: Sequence[AccessPath]) -> list[list[str]]:
@@ -238,7 +238,7 @@ def _tells_all(which: Filter, odd: int) -> bool:
     return all(one is None for one in others) and not (by_time and odd)
 
 
-async def _scanned(shard: Shard, request: ListRequest, names: RegisterNames, plan: Plan) -> list[Job]:
+async def _scanned(shard: Shard, request: ListRequest, names: RegisterNames, plan: ListPlan) -> list[Job]:
     """The page of the request, from the first ids of a large set."""
     found, beyond, count, step = list[Job](), request.beyond, SCANNED_IDS, request.first_step
     which, newest, limit = request.which, request.newest, request.limit

@@ -8,7 +8,7 @@ from .orders import LAST_RANK
 from .scan import CLOCK_TOLERANCE_MICROS, SCAN_ROWS, IdScan
 from .shard import Shard
 
-# Ranks of each group of which the first ready job is read.
+# Ranks of a group whose first ready job is read.
 MAX_RANKS = 4
 # The beginning is this long before the first ready job was made: jobs of one instant have ids in any order.
 MARGIN_MS = 1_000

@@ -14,7 +14,7 @@ from .shard import Shard
 SCAN_ROWS = 4_000
 FIRST_ROWS = 50
 # Round trips under way: the server reads one while the other is decoded.
-SCANS_AT_ONCE = 2
+MAX_SCANS_AT_ONCE = 2
 # A final job may have finished this long before the time in its id, by clocks that differ or were set back.
 CLOCK_TOLERANCE_MICROS = 3_600_000_000
 # Bytes that sort after every id.
@@ -43,7 +43,7 @@ class IdScan:
         """The ids, in order; `more` are ids beside those of the sets."""
         self._keep(more)
         left = deque(SetScan(one, self._newest) for one in sets)
-        await asyncio.gather(*(self._scan(left) for _ in range(SCANS_AT_ONCE)))
+        await asyncio.gather(*(self._scan(left) for _ in range(MAX_SCANS_AT_ONCE)))
         return self._sorted()
 
     async def _scan(self, left: deque[SetScan]) -> None:
@@ -82,39 +82,40 @@ class SetScan:
         self.set, self._newest, self.more = one, newest, True
         self.rows = FIRST_ROWS
         """Members that are read next: twice as many each time."""
-        self._after: bytes | int | None = None
-        """The last member that was read, or its score."""
+        self._last: bytes | None = None
+        """The last member that was read."""
+        self._at: int | None = None
+        """Its score."""
 
     def commands(self) -> list[Command]:
         """The commands that read the next members: `rows`, and those of the last instant."""
-        key, after, most = self.set.key, self._after, ("LIMIT", 0, self.rows)
+        key, most = self.set.key, ("LIMIT", 0, self.rows)
         if self.set.by is None:
-            return [self.set.read]
+            return [("SMEMBERS", key)]
         low, high = self.set.low, self.set.high
         if self.set.by == "bytes":
-            return [("ZRANGEBYLEX", key, low if after is None else b"(%b" % after, high, *most)]
+            return [("ZRANGEBYLEX", key, low if self._last is None else b"(" + self._last, high, *most)]
         scores = () if self.set.tells_score else ("WITHSCORES",)
         name, ends = ("ZREVRANGEBYSCORE", (high, low)) if self._newest else ("ZRANGEBYSCORE", (low, high))
-        if after is None:
+        if self._at is None:
             return [(name, key, *ends, *scores, *most)]
-        return [(name, key, after, after, *scores), (name, key, f"({after}", ends[1], *scores, *most)]
+        return [(name, key, self._at, self._at, *scores), (name, key, f"({self._at}", ends[1], *scores, *most)]
 
     def ids(self, answers: Sequence[list[bytes]]) -> Iterator[Iterable[bytes]]:
         """The ids in the answers."""
-        step = 2 if self.set.by == "score" and not self.set.tells_score else 1
+        with_scores = self.set.by == "score" and not self.set.tells_score
+        step, last = 2 if with_scores else 1, answers[-1]
         for members in answers:
             yield self.set.ids(members[::step])
-        last = answers[-1]
         self.more = self.set.by is not None and len(last) == step * self.rows
-        if last and self.set.by is not None:
-            self._after = last[-1] if self.set.by == "bytes" else self._score(last[-1])
+        if last:
+            self._last = last[-1]
+        if last and self.set.by == "score":
+            self._at = int(float(last[-1])) if with_scores else int.from_bytes(last[-1][2:10], "big")
         self.rows = min(2 * self.rows, SCAN_ROWS)
-
-    def _score(self, last: bytes) -> int:
-        return int.from_bytes(last[2:10], "big") if self.set.tells_score else int(float(last))
 
     def is_past(self, made: int) -> bool:
         """Whether all other jobs of the set are older: they had finished before an id of this time was made."""
-        if not self._newest or self._after is None or not self.set.finished:
+        if not self._newest or self._at is None or not self.set.finished:
             return False
-        return int(self._after) < made - CLOCK_TOLERANCE_MICROS
+        return self._at < made - CLOCK_TOLERANCE_MICROS
