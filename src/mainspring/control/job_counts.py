@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,8 +18,7 @@ from ..store import Store
 # Jobs counted per state, and seconds after which no further state is counted.
 MAX_COUNTED_JOBS = 100
 MAX_SECONDS = 1.0
-# States counted at the same time: a store reads jobs of one while those of the other are decoded.
-COUNTS_AT_ONCE = 2
+_UNFINISHED_SHOWN: tuple[Shown, ...] = tuple(state for state in SHOWN if state not in FINAL)
 # States whose counts a queue has.
 _QUEUE_STATES: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
 
@@ -39,17 +37,14 @@ async def filtered_counts(store: Store, which: Filter, clock: Clock) -> Filtered
     counts = _by_queue(which, (await store.overview(now=now, finished=False)).queues) if _of_queues_only(which) else {}
     which = replace(which, states=None).by_error()
     counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
-    if not counts and (all_counts := await _count_few(store, which, now)) is not None:
-        return FilteredCounts(counts=all_counts)
-    left = iter([state for state in SHOWN if state not in counts])
-
-    async def count() -> None:
-        for state in left:
-            if clock.monotonic() >= end:
-                break
-            counts[state] = await _count(store, replace(which, states=(state,)), now)
-
-    await asyncio.gather(*(count() for _ in range(COUNTS_AT_ONCE)))
+    if not counts:
+        counts = await _count_few(store, which, now)
+    for state in SHOWN:
+        if state in counts:
+            continue
+        if clock.monotonic() >= end:
+            break
+        counts[state] = await _count(store, replace(which, states=(state,)), now)
     return FilteredCounts(counts={state: counts[state] for state in SHOWN if state in counts})
 
 
@@ -63,13 +58,17 @@ def _by_queue(which: Filter, queues: Iterable[Queue]) -> dict[Shown, int]:
     return {state: sum(getattr(queue, state) for queue in matching) for state in _QUEUE_STATES}
 
 
-async def _count_few(store: Store, which: Filter, now: datetime) -> dict[Shown, int] | None:
-    """The counts if all matching jobs fit on one page; None if they do not."""
-    found = await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, brief=True)
-    if len(found) == MAX_COUNTED_JOBS:
-        return None
-    counts = Counter(job.shown(now) for job in found)
-    return {state: counts[state] for state in SHOWN}
+async def _count_few(store: Store, which: Filter, now: datetime) -> dict[Shown, int]:
+    """All counts if the matching jobs fit on one page; those of unfinished jobs if these seem to; else none."""
+    for states in (None, _UNFINISHED_SHOWN):
+        which = replace(which, states=states)
+        found = await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, newest=True, brief=True)
+        counts = Counter(job.shown(now) for job in found)
+        if len(found) < MAX_COUNTED_JOBS:
+            return {state: counts[state] for state in states or SHOWN}
+        if FINAL.isdisjoint(counts):  # the newest jobs are unfinished, so there are too many
+            break
+    return {}
 
 
 async def _count(store: Store, which: Filter, now: datetime) -> int:

@@ -194,7 +194,8 @@ async def _plan(shard: Shard, request: ListRequest, names: RegisterNames) -> Lis
     if created and (both := _two_narrow(counted if _is_narrow(which) else counted[1:])):
         return ListPlan(along, both)
     if few is None or (created and count >= length):
-        return ListPlan(along, [])
+        looked_up = length <= MAX_IDS_INTERSECTED and _others(shard.base, request, [along])
+        return ListPlan(along, [along] if looked_up and created else [])
     if created and count > MAX_JOBS_READ_WHOLE and _tells_all(which, odd):
         by_end = not odd and all(one.finished for one in few.sets)
         most = PROBE_RATIO * request.limit * length // count if request.newest and not by_end else 0
@@ -276,7 +277,7 @@ async def _page_of_ids(
         found = request.in_order(await _read_matching(shard, sorted(ids), request, others))
         return [job for job in found if is_beyond(request.entry_of(job), beyond, newest)][:limit]
     left = _ids_beyond(ids, beyond, newest)
-    found, start, step = [], 0, request.first_step
+    found, start, step = [], 0, MAX_PAGE_JOBS if others else request.first_step
     while len(found) < limit and start < len(left):
         found += await _read_matching(shard, left[start : start + step], request, others)
         start, step = start + step, min(2 * step, MAX_PAGE_JOBS)
