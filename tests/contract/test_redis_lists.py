@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from books import audit
 from mainspring.clock import micros
@@ -197,10 +198,25 @@ class TestLists(Contract):
         set_sizes(monkeypatch, MODES["scan"] | {"SCANNED_IDS": 1})
         async with self.opened() as store:
             ahead = ended_at(1800, 1, after=-1800)
-            jobs = [*(ended_at(60 * n, n) for n in range(2, 25)), ahead]
+            jobs = [job_at(0, 99), *(ended_at(60 * n, n) for n in range(2, 25)), ahead]
             await write(cast(RedisStore, store)._open(), jobs)
             found = await store.jobs(Filter(states=("completed",)), now=NOW, limit=1, newest=True)
             assert [job.id for job in found] == [ahead.id]
+
+    async def test_a_scan_reads_all_jobs_if_an_id_does_not_tell_when_its_job_was_made(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        set_sizes(monkeypatch, MODES["scan"] | {"SCANNED_IDS": 1})
+        async with self.opened() as store:
+            named = [replace(ended_at(60 * n, n), id=f"job {n:02}") for n in range(20)]
+            await write(cast(RedisStore, store)._open(), [job_at(0, 99), *named])
+            found = await store.jobs(Filter(states=("completed",)), now=NOW, limit=1)
+            newest = await store.jobs(Filter(states=("completed",)), now=NOW, limit=1, newest=True)
+            assert [job.id for job in (*found, *newest)] == ["job 00", "job 19"]
+            swapped = [replace(ended_at(-60 * n, n), id=f"k {n:02}") for n in range(20)]
+            await write(cast(RedisStore, store)._open(), swapped)
+            newest = await store.jobs(Filter(states=("completed",)), now=NOW, limit=1, newest=True)
+            assert [job.id for job in newest] == ["k 19"]
 
     async def test_unfinished_jobs_begin_where_all_jobs_before_have_finished(self) -> None:
         jobs = [*(ended_at(-7200 + n, n) for n in range(30)), *(job_at(n, n, queue="ab"[n % 2]) for n in range(9))]

@@ -76,8 +76,7 @@ class MergedOrders:
         before, newest = self._ends.pop(order), self._newest
         found = sorted((one for one in order.entries(answers) if is_beyond(one, before, newest)), reverse=newest)
         if answers and len(answers[-1]) == rows * order.reply_items:
-            end = self._ends[order] = order.end(found[-1], newest)
-            found = [one for one in found if not is_beyond(one, end, newest)]
+            self._ends[order] = order.end(found[-1], newest)
         return found
 
 
