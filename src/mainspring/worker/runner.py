@@ -141,14 +141,15 @@ class Runner:
             skew=settings.skew,
         )
 
-    def context(self, job: Job, watch: Callable[[Context], object]) -> Context:
+    def context(self, job: Job, watch: Callable[[Context], object], began_at: datetime | None = None) -> Context:
+        """`began_at`: when the run begins, if that is later than its claim."""
         timeout, prepared = job.timeout, self._prepared[job.task]
         if timeout is UNSET:
             timeout = prepared.timeout
         elif timeout is not None:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts
         # The deadline only informs the task; the timeout middleware enforces it, and starts microseconds later.
-        deadline = self._deadline(job.started_at, timeout)
+        deadline = self._deadline(began_at or job.started_at, timeout)
         return Context(job, timeout, deadline, self._reports, prepared.failed_ratio, watch)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:

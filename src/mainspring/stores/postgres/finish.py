@@ -49,7 +49,9 @@ _NOTED = """noted AS (INSERT INTO mainspring_executions
         SELECT id, runs, attempt, 'completed', worker, lease, started_at, (outcome ->> 1)::bigint,
             coalesce(octet_length(outcome ->> 2), 0), NULL, outcome ->> 3
         FROM gone WHERE outcome ->> 3 IS NOT NULL ON CONFLICT DO NOTHING)"""
-_KEEP_NOTED = _KEEP.replace("'completed', 'completed'", "'completed', CASE WHEN outcome ->> 3 IS NULL THEN 'completed' END")
+_KEEP_NOTED = _KEEP.replace(
+    "'completed', 'completed'", "'completed', CASE WHEN outcome ->> 3 IS NULL THEN 'completed' END"
+)
 _COMPLETE = f"WITH {_GONE} {_KEEP} {OVERWRITE} RETURNING id"
 _COMPLETE_NOTED = f"WITH {_GONE}, {_NOTED} {_KEEP_NOTED} {OVERWRITE} RETURNING id"
 # All of it in one statement. If an outcome is not accepted, or a circuit exists, it divides by zero: nothing is

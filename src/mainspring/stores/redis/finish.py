@@ -43,7 +43,8 @@ class RedisFinish(RedisHandle):
             return set()
         with self._clock.outside():
             accepted = await _finish(shards, outcomes)
-        self._wakeups.notify("new", "final")
+        # The end of a plain run makes no job claimable, so it wakes no claim.
+        self._wakeups.notify(*(("new", "final") if any(map(_makes_work, outcomes)) else ("final",)))
         return accepted
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
@@ -57,6 +58,12 @@ class RedisFinish(RedisHandle):
                 accepted |= some
         self._wakeups.notify("final")
         return accepted
+
+
+def _makes_work(outcome: Outcome) -> bool:
+    """Whether the outcome may make a job claimable or a schedule due."""
+    plain = rules.is_plain_completion(outcome)
+    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:

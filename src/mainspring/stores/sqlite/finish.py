@@ -51,7 +51,7 @@ COMPLETE_BARE = """UPDATE mainspring_jobs AS job
     FROM json_each(:ended) AS ended
     WHERE job.id = ended.key AND +job.lease = :lease AND +job.state = 'running'"""
 
-# Runs with notes, as one JSON array of their values: an execution row has the notes, so the job's own row is not marked.
+# Runs with notes, as one JSON array of their values: an execution row has the notes, and the job's own row no mark.
 _NOTED = """(SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS lease,
         json_extract(value, '$[2]') AS finished_at, json_extract(value, '$[3]') AS result,
         json_extract(value, '$[4]') AS account
