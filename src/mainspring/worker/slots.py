@@ -132,6 +132,8 @@ class Slots:
         self._starter: asyncio.Task[None] | None = None
         """The task that begins the runs that are ready."""
         self._overlaps = False
+        self._has_freed = False
+        """Whether slots became free since `on_freed` was called."""
         self._changed = Alarm(clock)
         self._leaks: set[RunKey] = set()
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -287,7 +289,7 @@ class Slots:
     def _settle(self, run: Run, ended: RunEnd) -> None:
         if run.settled:
             return
-        ctx = run.settle()
+        ctx, self._has_freed = run.settle(), True
         del self._runs[run.key]
         if self._counts:
             self.per_task[run.job.task] -= 1
@@ -303,6 +305,9 @@ class Slots:
             self._make_ready(following)
 
     def _freed(self) -> None:
+        if not self._has_freed:
+            return
+        self._has_freed = False
         self._on_freed()
         self._changed.ring()
 
