@@ -49,7 +49,7 @@ class ChildSlots:
             return True
         if self._taken < self._size:
             self._taken += 1
-            run.has_child = True
+            run.give_child()
         else:
             self._waiting.append((self._clock.monotonic(), run))
         return run.has_child
@@ -58,13 +58,13 @@ class ChildSlots:
         """Takes the child of a run that has ended; returns the waiting run that has it now."""
         if not run.has_child:
             return None
-        run.has_child = False
+        run.take_child()
         self._count_end()
         if not self._waiting:
             self._taken -= 1
             return None
         _, following = self._waiting.popleft()
-        following.has_child, following.began_at = True, self._clock.now()
+        following.give_child(self._clock.now())
         return following
 
     def remove_ended(self) -> list[Run]:

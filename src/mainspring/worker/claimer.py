@@ -86,7 +86,7 @@ class Claimer:
             if claim.next_at is not None:
                 self.claimable_at = min(claim.next_at, self.claimable_at or claim.next_at)
                 wait = min(wait, self._trigger.seconds_until(claim.next_at))
-        self._trigger.children_full = not others_wait
+        self._trigger.note_claim(children_only=not others_wait)
         return wait if self._free_slots() > 0 else None
 
     async def _finish_poisoned(self, store: Store, jobs: list[Job]) -> list[Job]:

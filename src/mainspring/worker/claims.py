@@ -43,10 +43,14 @@ class ClaimTrigger(Alarm):
         self._free_slots = free_slots
         self._gather = gather
         self._gathering = False
-        self.children_full = False
-        """Whether the last claim found no more jobs but for child processes, all of which have enough to do."""
+        self._children_only = False
         self._postponed: set[datetime] = set()
         self._room = MIN_REMEMBERED_INSTANTS
+
+    def note_claim(self, children_only: bool) -> None:
+        """Records whether the last claim left no jobs but those for child processes: then another claim helps only when
+        the children have room."""
+        self._children_only = children_only
 
     def note_postponed(self, run_at: datetime) -> None:
         """Records that this worker has postponed a job until `run_at` because it could not decode it."""
@@ -69,7 +73,7 @@ class ClaimTrigger(Alarm):
         if not self._gather or not len(self._slots):
             self.ring()
             return
-        if self.children_full and self._slots.child_room == 0:
+        if self._children_only and self._slots.child_room == 0:
             return
         half = self._slots.free * 2 >= self._slots.size
         if self._gathering and not half:

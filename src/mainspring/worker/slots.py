@@ -21,7 +21,7 @@ from ..records.outcome import Done, Outcome, Released, RunEnd, Stopped
 from ..records.worker import BeatReply
 from ..task.context import Context
 from .batch_size import bytes_of
-from .child_slots import MAX_WAIT_SECONDS, ChildSlots
+from .child_slots import MAX_WAIT_SECONDS
 from .own_context import run_on
 from .runner import Runner
 
@@ -71,6 +71,12 @@ class Run:
         self.size = 0
         """Bytes of the job and its outcome, set when the run has ended."""
 
+    def give_child(self, began_at: datetime | None = None) -> None:
+        self.has_child, self.began_at = True, began_at
+
+    def take_child(self) -> None:
+        self.has_child = False
+
     def begin(self, ctx: Context, task: asyncio.Task[None], coroutine: Coroutine[Any, Any, RunEnd]) -> None:
         self.ctx, self.task, self.coroutine = ctx, task, coroutine
 
@@ -114,7 +120,6 @@ class Slots:
         on_leak: Callable[[Job, str], object],
         *,
         counts: bool,
-        children: ChildSlots,
     ) -> None:
         """`on_end` is called with each run that has ended and its context (None if it did not begin), `on_freed` once
         after one or several of them. `counts`: runs are counted by task and queue."""
@@ -124,7 +129,7 @@ class Slots:
         self._on_freed = on_freed
         self._on_leak = on_leak
         self._counts = counts
-        self._children = children
+        self._children = runner.children
         self._release_timer: Timer | None = None
         self._runs: dict[RunKey, Run] = {}
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -61,7 +61,7 @@ COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
         SELECT * FROM unnest($3::{BIGINT_ARRAY}, $4::text[], $5::text[], $6::text[])),
     freed AS (DELETE FROM mainspring_leases WHERE worker = $7 AND lease = ANY($8))
     SELECT 1 / (count(*) = $9 AND NOT EXISTS (SELECT 1 FROM mainspring_circuits))::integer FROM gone"""
-# The same for runs of which some have notes.
+# The same if some of the runs have notes.
 COMPLETE_ALL_NOTED = COMPLETE_ALL.replace(f"kept AS ({_KEEP})", f"{_NOTED}, kept AS ({_KEEP_NOTED})")
 
 _encode = msgspec.json.encode
