@@ -53,7 +53,7 @@ class _Call:
         self.fn = fn
         self.context = contextvars.copy_context()
         self.returns = returns
-        self.future: asyncio.Future[Any] = returns.loop.create_future()
+        self.future: asyncio.Future[tuple[Any, BaseException | None]] = returns.loop.create_future()
         """Cancelled if the caller is, while the call goes on."""
         self.ended = False
         self.on_end: Callable[[], object] | None = None
@@ -100,7 +100,7 @@ class _Call:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _deliver(self, value: Any, error: BaseException | None) -> None:
-        # A future cannot hold a StopIteration. Not isinstance(), which asks the exception for its class.
+        # A coroutine cannot raise a StopIteration. Not isinstance(), which asks the exception for its class.
         if error is not None and issubclass(type(error), StopIteration):
             error = RuntimeError("the task raised StopIteration")
         try:
@@ -113,12 +113,8 @@ class _Call:
         self.ended = True
         if self.on_end is not None:
             self.on_end()
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(error)
+        if not self.future.done():
+            self.future.set_result((value, error))
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -167,7 +163,14 @@ class Threads:
                 self._wake_one()
         try:
             with self._clock.outside(task=True):
-                return await call.future
+                value, error = await call.future
+            # Raised here and not by the future: a GeneratorExit from there would close the run that awaits it.
+            if error is not None:
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback refers to this frame
+            return value
         except asyncio.CancelledError:
             call.interrupt()
             await self._await_end(call, tag)
