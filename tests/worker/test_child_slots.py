@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import jobs_for_children as jobs
@@ -150,7 +150,11 @@ async def blocked(app: Mainspring, said: Said, **options: Any) -> AsyncIterator[
             async with asyncio.timeout(10):
                 while len(worker.running) < 3:
                     await asyncio.sleep(0)
-            yield worker, pid, handles
+            try:
+                yield worker, pid, handles
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 async def states(handles: list[Handle[Any]]) -> list[State]:
@@ -158,7 +162,7 @@ async def states(handles: list[Handle[Any]]) -> list[State]:
 
 
 async def until_states(clock: VirtualClock, handles: list[Handle[Any]], wanted: list[State]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(5):
         while await states(handles) != wanted:
             await asyncio.sleep(0)
 
@@ -169,17 +173,17 @@ async def test_runs_of_process_tasks_take_turns_with_the_children(app: Mainsprin
     async with app:
         handles = [await pid.enqueue() for _ in range(8)]
         async with app.worker():
-            assert len({await handle.result() for handle in handles}) == 1
+            async with asyncio.timeout(10):
+                assert len({await handle.result() for handle in handles}) == 1
             assert len(children() - before) == 1
 
 
 async def test_a_waiting_job_that_is_cancelled_ends_at_once(app: Mainspring, clock: VirtualClock, said: Said) -> None:
-    async with blocked(app, said) as (worker, pid, handles):
+    async with blocked(app, said) as (worker, _, handles):
         await app.jobs.cancel(handles[1].id, "enough")
         clock.advance(seconds=0.5)  # a beat
         await until_states(clock, handles, [State.RUNNING, State.CANCELLED, State.RUNNING])
         assert [job.id for job in worker.running] == [handles[0].id, handles[2].id]
-        os.kill(pid, signal.SIGKILL)
 
 
 async def test_waiting_jobs_are_released_at_once_when_the_worker_stops(
@@ -198,11 +202,10 @@ async def test_waiting_jobs_are_released_at_once_when_the_worker_stops(
 async def test_jobs_that_wait_too_long_for_a_child_are_released(
     app: Mainspring, clock: VirtualClock, said: Said
 ) -> None:
-    async with blocked(app, said) as (worker, pid, handles):
+    async with blocked(app, said) as (worker, _, handles):
         clock.advance(seconds=MAX_WAIT_SECONDS)
         await until_states(clock, handles, [State.RUNNING, State.PENDING, State.PENDING])
         assert [job.id for job in worker.running] == [handles[0].id]
-        os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_crash_of_the_child_is_counted_for_its_own_job_only(

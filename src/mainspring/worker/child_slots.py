@@ -32,6 +32,10 @@ class ChildSlots:
         self._ended = self._ended_before = 0
         self._since = 0.0
 
+    def __len__(self) -> int:
+        """Number of runs that have a child."""
+        return self._taken
+
     @property
     def room(self) -> int:
         """How many more jobs of these tasks to claim: none until half of them have ended, for few claims."""

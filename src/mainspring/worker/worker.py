@@ -90,7 +90,7 @@ class Worker:
         self._webhooks = engine.dispatcher
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
         self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings)
-        self._limits = ClaimLimits(queues, self._task_limits(tasks), runner.children)
+        self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
             settings.concurrency,
@@ -103,7 +103,7 @@ class Worker:
         self._claim_trigger = trigger = ClaimTrigger(clock, slots, self._free_slots, self._gather_seconds)
         self._report_sender = sender = ReportSender(buffer, clock, bus)
         self._judge = judge = Judge(runner.policy, self._after_death, self._with_deliveries)
-        self._completer = Completer(clock, bus, sender, trigger.slot_freed, judge.limit_releases, slots.__len__)
+        self._completer = Completer(clock, bus, sender, trigger.slot_freed, judge.limit_releases, children.__len__)
         self._transactions = TransactionalCompletion(runner, sender, clock, lambda: self._store, self._with_deliveries)
         self._depth_sampler = DepthSampler(clock)
         self._rescue = OrphanRescue(clock, bus, self._crashed, self._judge.limit_releases)
