@@ -1,6 +1,6 @@
 """Coroutines, threads and child processes beside each other: no-op jobs through one worker each, in one run.
 
-python -m bench.executors --store redis://127.0.0.1/0 --jobs 20000 --slots 50 --children 2 [--only process]
+BENCH_STORE=redis://127.0.0.1/0 BENCH_CHILDREN=2 python -m bench.executors --jobs 20000 --slots 50 [--only process]
 """
 
 from __future__ import annotations
