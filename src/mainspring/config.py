@@ -43,6 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     store: str = "sqlite:///mainspring.db"
     concurrency: int = 100
+    children: int = 0
     poll_interval: float = 1.0
     default_timeout: float = 300.0
     retry_max: int = 3
@@ -113,8 +114,8 @@ SPANS = {
     "leader_ttl", "leader_refresh", "dead_retention", "skew",
 }  # fmt: skip
 _AT_LEAST = {
-    "concurrency": 1, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1, "result_limit": 1,
-    "history_keep": 0, "port": 0, "metrics_port": 0,
+    "concurrency": 1, "children": 0, "retry_max": 0, "max_crashes": 1, "recycle_jobs": 0, "payload_limit": 1,
+    "result_limit": 1, "history_keep": 0, "port": 0, "metrics_port": 0,
 }  # fmt: skip
 _CHOICES = {
     "durability": get_args(Durability), "fire": get_args(Fire), "log_level": LEVELS,

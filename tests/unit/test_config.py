@@ -56,6 +56,7 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
     "jwt_subject_claim": ("email", "email", "sub"),
     "session_hours": ("1.5", 1.5, 24.0),
     "hide_payloads": ("On", True, False),
+    "children": ("2", 2, 3),
     "tune_gc": ("Off", False, True),
     "audit_days": ("90", 90.0, 7.0),
     "api_key": ("msk_a", "msk_a", "msk_b"),

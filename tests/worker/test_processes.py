@@ -18,7 +18,7 @@ import pytest
 from children import Ears, children, ends, order
 
 from mainspring import BadTask, SystemClock
-from mainspring.executor.pool import REAP_EVERY_SECONDS, ProcessPool, import_path_of
+from mainspring.executor.pool import MIN_LIFE_SECONDS, REAP_EVERY_SECONDS, ProcessPool, import_path_of
 from mainspring.executor.protocol import LogMessage, ProcessDiedMessage, Raised, Returned, RunRequest
 from mainspring.testing import VirtualClock
 
@@ -69,11 +69,22 @@ async def test_calls_at_the_same_time_never_share_a_child(pool: ProcessPool) -> 
 
 
 async def test_a_child_is_replaced_after_its_maximum_of_runs(
-    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    pool: ProcessPool, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.executor.pool.MAX_RUNS_PER_CHILD", 3)
-    first, second, third, fourth = [await call(pool, jobs.pid) for _ in range(4)]
+    first, second = [await call(pool, jobs.pid) for _ in range(2)]
+    clock.advance(seconds=MIN_LIFE_SECONDS)
+    third, fourth = [await call(pool, jobs.pid) for _ in range(2)]
     assert first == second == third != fourth
+
+
+async def test_a_child_is_not_replaced_before_its_minimum_of_life(
+    pool: ProcessPool, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.executor.pool.MAX_RUNS_PER_CHILD", 3)
+    first = await call(pool, jobs.pid)
+    clock.advance(seconds=MIN_LIFE_SECONDS - 1)
+    assert {await call(pool, jobs.pid) for _ in range(6)} == {first}
 
 
 async def test_a_child_that_leaks_is_replaced(pool: ProcessPool) -> None:
@@ -328,7 +339,7 @@ async def test_a_child_inherits_only_the_files_it_needs(pool: ProcessPool) -> No
         told = await call(pool, jobs.surroundings)
     finally:
         os.close(mine)
-    assert len(told["fds"]) == 3 + 2 + 1  # standard ones, connection and lifeline, and the listing itself
+    assert len(told["fds"]) == 3 + 3 + 1  # standard ones; connection, lifeline and start mark; the listing itself
     assert told["stdin"]
 
 

@@ -58,6 +58,7 @@ from .protocol import (
     requests,
 )
 from .resource_limits import CpuLimitExceeded, UsageMeter, apply_limits, cpu_seconds
+from .start_mark import StartMark
 
 MAX_LINE_CHARACTERS = 8_192
 # Memory that runs may leave behind beyond what the first run of each function left. First runs load imports, caches
@@ -197,8 +198,9 @@ def _module(request: RunRequest) -> ModuleType:
 class ChildServer:
     """Runs one request after the other. Modules stay imported, and functions resolved."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, mark: StartMark) -> None:
         self._interrupts = Interrupts()
+        self._mark = mark
         self._pipe = ParentPipe(connection, self._interrupts)
         self._resolved: dict[tuple[str, str], ResolvedFunction] = {}
         self._retained = 0
@@ -213,8 +215,10 @@ class ChildServer:
         signal.signal(signal.SIGUSR1, self._on_soft_timeout)
         signal.signal(signal.SIGPROF, self._on_cpu_timer)
         own = os.getpid()
-        for request in self._pipe.requests():
-            self._pipe.send(RunStarted(cpu_seconds()))
+        for run, request in enumerate(self._pipe.requests(), 1):
+            self._mark.note(run, cpu_seconds())  # if it dies from here on, the run has died with it
+            if request.soft_timeout is not None:
+                self._pipe.send(RunStarted())
             report = self._run(request)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
@@ -308,10 +312,12 @@ def _memory_failure(request: RunRequest, peak: int, failure: Failure) -> Failure
     return Failure("MemoryLimitExceeded", text, failure.stack)
 
 
-def main(connection: int, death_pipe: int) -> None:
+def main(connection: int, death_pipe: int, mark: int) -> None:
     """Serves the worker at the other end of the connection, and does not outlive it."""
     for fd in (connection, death_pipe):
         os.set_inheritable(fd, False)
+    start_mark = StartMark(mark)
+    os.close(mark)
     _die_with_worker(death_pipe)
     for number in (signal.SIGINT, signal.SIGTERM):
         # A service manager may send them to all processes at once: the worker decides. A handler that does nothing
@@ -320,7 +326,7 @@ def main(connection: int, death_pipe: int) -> None:
     with suppress(OSError):  # if memory runs out, the system should kill a child rather than the worker
         Path("/proc/self/oom_score_adj").write_text("500")
     processes.in_child = True
-    ChildServer(socket.socket(fileno=connection)).serve()
+    ChildServer(socket.socket(fileno=connection), start_mark).serve()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
 

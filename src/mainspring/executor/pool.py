@@ -23,8 +23,10 @@ from .resource_limits import CpuLimitExceeded
 _logger = logging.getLogger("mainspring")
 # Child processes that may die in a row before one of them reads the request.
 MAX_STARTS = 3
-# Runs after which a child is replaced, so that whatever it accumulates is freed.
+# Runs after which a child is replaced, so that whatever it accumulates is freed; but not before it has lived this long:
+# its successor's start takes as much time as thousands of short runs.
 MAX_RUNS_PER_CHILD = 1000
+MIN_LIFE_SECONDS = 60.0
 # Idle children that were not needed since the last check are ended at this interval.
 REAP_EVERY_SECONDS = 60.0
 # The name of a script's module in its own child process, as in the standard library's multiprocessing.
@@ -91,17 +93,25 @@ class ProcessPool:
             process.end()
 
     def _take(self) -> Process:
-        process = self._idle.pop() if self._idle else Process(self._remove)
-        self._all.add(process)
+        process = self._idle.pop() if self._idle else self._start()
         self._busy.add(process)
         self._peak = max(self._peak, len(self._busy))
         if self._timer is None and not self._closed:
             self._timer = _engine_timer(self._clock, REAP_EVERY_SECONDS, self._reap_idle)
         return process
 
+    def _start(self) -> Process:
+        process = Process(self._remove, self._clock.monotonic())
+        self._all.add(process)
+        return process
+
+    def _is_worn(self, process: Process) -> bool:
+        age = self._clock.monotonic() - process.started_at
+        return process.runs >= MAX_RUNS_PER_CHILD and age >= MIN_LIFE_SECONDS
+
     def _give_back(self, process: Process, retire: bool) -> None:
         self._busy.discard(process)
-        if retire or self._closed or process.runs >= MAX_RUNS_PER_CHILD:
+        if retire or self._closed or self._is_worn(process):
             process.hang_up()
         elif process.exit is None:
             self._idle.append(process)
@@ -127,7 +137,6 @@ class _ChildCall:
         self._request = request
         self._on_message = on_message
         self._clock = clock
-        self._began: RunStarted | None = None
         self._timer: Timer | None = None
 
     async def go(self) -> Returned | RunSteered | Raised | ProcessDiedMessage | Exit:
@@ -138,8 +147,8 @@ class _ChildCall:
             self.retire = True
             self._process.kill()
             await self._process.reaped.wait()
-            if self._began is not None and self._process.exit is not None:
-                self._on_message(_usage(self._process.exit, self._began))
+            if self._process.exit is not None and (usage := _usage(self._process.exit)) is not None:
+                self._on_message(usage)
             raise
         finally:
             if self._timer is not None:
@@ -147,11 +156,11 @@ class _ChildCall:
         if isinstance(ended, RunFinished):
             self.retire = ended.retire
             return ended.ending
-        return ended if self._began is None else self._died(ended, self._began)
+        usage = _usage(ended)
+        return ended if usage is None else self._died(ended, usage)
 
     def _receive(self, message: RunStarted | Message) -> None:
         if isinstance(message, RunStarted):
-            self._began = message
             if self._request.soft_timeout is not None:
                 self._timer = _engine_timer(self._clock, self._request.soft_timeout, self._process.interrupt)
             return
@@ -161,9 +170,8 @@ class _ChildCall:
             _logger.exception("handling message %r of job %s failed", message, self._request.job.id)
             count_error("process", error)
 
-    def _died(self, exit: Exit, began: RunStarted) -> ProcessDiedMessage | Raised:
+    def _died(self, exit: Exit, usage: Usage) -> ProcessDiedMessage | Raised:
         request = self._request
-        usage = _usage(exit, began)
         if exit.code == -signal.SIGXCPU and request.cpu_limit is not None:
             text = (
                 f"used more than its cpu_limit of {request.cpu_limit:g} s, and was killed when its interruption failed"
@@ -178,8 +186,9 @@ def _engine_timer(clock: Clock, seconds: float, act: Callable[[], object]) -> Ti
     return ContextVars().run(clock.call_later, seconds, act)
 
 
-def _usage(exit: Exit, began: RunStarted) -> Usage:
-    return Usage(max(0.0, exit.cpu - began.spent), exit.memory)
+def _usage(exit: Exit) -> Usage | None:
+    """What the last run has used; None if it did not begin."""
+    return None if exit.spent is None else Usage(max(0.0, exit.cpu - exit.spent), exit.memory)
 
 
 def import_path_of(fn: Callable[..., Any]) -> tuple[str, str, str | None]:

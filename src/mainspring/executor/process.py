@@ -15,11 +15,12 @@ from contextlib import suppress
 from msgspec import Struct
 
 from .protocol import Frames, Message, RunFinished, RunRequest, RunStarted, frame, replies
+from .start_mark import StartMark, new_file
 
 # A new interpreter, never a fork of this process and its threads. It gets the worker's current sys.path and sys.argv.
 _BOOT = (
-    "import sys; a = sys.argv[:]; n = 4 + int(a[3]); sys.path[:], sys.argv[:] = a[4:n], a[n:]; "
-    "from mainspring.executor.child import main; main(int(a[1]), int(a[2]))"
+    "import sys; a = sys.argv[:]; n = 5 + int(a[4]); sys.path[:], sys.argv[:] = a[5:n], a[n:]; "
+    "from mainspring.executor.child import main; main(int(a[1]), int(a[2]), int(a[3]))"
 )
 # Time a child may take to exit after it has closed its connection.
 _DYING_MILLISECONDS = 100
@@ -37,6 +38,8 @@ class Exit(Struct, frozen=True):
     """Negative: the signal that killed it. None: other code in the worker has reaped it."""
     cpu: float
     memory: int
+    spent: float | None = None
+    """CPU seconds used before the last run that the worker has sent; None if the child died before it began."""
     kill_reason: str = ""
     """Why the worker killed it; empty if it did not."""
 
@@ -56,19 +59,25 @@ class Exit(Struct, frozen=True):
 class Process:
     """A child process from its start until it is reaped; `on_exit` is called then."""
 
-    def __init__(self, on_exit: Callable[[Process], object]) -> None:
+    def __init__(self, on_exit: Callable[[Process], object], started_at: float) -> None:
+        """`started_at`: now, on the clock of its owner."""
+        self.started_at = started_at
         self._loop = asyncio.get_running_loop()
         self._socket, theirs = socket.socketpair()
         end, self._death_pipe = os.pipe()
+        mark = new_file()
+        self._mark = StartMark(mark)
         try:
-            self._popen = _start(theirs.fileno(), end)
+            self._popen = _start(theirs.fileno(), end, mark)
         except BaseException:
             self._socket.close()
             os.close(self._death_pipe)
+            self._mark.close()
             raise
         finally:
             theirs.close()
             os.close(end)
+            os.close(mark)
         self.pid = self._popen.pid
         self.runs = 0
         self.exit: Exit | None = None
@@ -194,12 +203,13 @@ class Process:
         if self.exit is not None:
             return
         self.kill()  # helpers must not outlive it
+        spent = self._mark.spent_before(self.runs)
         try:
             _, status, used = os.wait4(self.pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            self.exit = Exit(code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, self._kill_reason)
+            self.exit = Exit(code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, spent, self._kill_reason)
         except ChildProcessError:
-            self.exit = Exit(None, 0.0, 0, self._kill_reason)
+            self.exit = Exit(None, 0.0, 0, spent, self._kill_reason)
         self._popen.returncode = self.exit.code or 0
         self._release()
         self.reaped.set()
@@ -212,24 +222,25 @@ class Process:
         self._loop.remove_reader(self._socket)
         self._socket.close()
         os.close(self._death_pipe)
+        self._mark.close()
         if self._pidfd is not None:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
 
 
-def _start(connection: int, death_pipe: int) -> subprocess.Popen[bytes]:
+def _start(connection: int, death_pipe: int, mark: int) -> subprocess.Popen[bytes]:
     """Starts it in its own process group: Ctrl-C in a terminal does not reach it, and a kill reaches its helpers."""
     if not sys.executable:
         raise OSError("sys.executable is not set")
     path = [str(entry) for entry in sys.path]
-    arguments = [str(connection), str(death_pipe), str(len(path)), *path, *sys.argv]
+    arguments = [str(connection), str(death_pipe), str(mark), str(len(path)), *path, *sys.argv]
     # -O, -W, -X and the like, as the standard library passes them to its own children.
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return subprocess.Popen(
         [sys.executable, *flags, "-c", _BOOT, *arguments],
         stdin=subprocess.DEVNULL,
-        pass_fds=(connection, death_pipe),
+        pass_fds=(connection, death_pipe, mark),
         process_group=0,
     )
 

@@ -40,10 +40,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(Struct, frozen=True, tag="Began"):
-    """The child has read its request: if it dies from here on, the run has died with it."""
-
-    spent: float
-    """CPU seconds that the process has used before the run."""
+    """The run begins. Sent only for a request with a soft timeout, which counts from here."""
 
 
 class LogMessage(Struct, frozen=True, tag="LogLine"):

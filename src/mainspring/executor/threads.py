@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -21,14 +22,41 @@ _logger = logging.getLogger("mainspring")
 INTERRUPT_GRACE_SECONDS = 2.0
 
 
+class _Returns:
+    """The calls that have ended and whose event loop does not know yet: it wakes once for all of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ended: deque[tuple[_Call, Any, BaseException | None]] = deque()
+        self._woken = False
+
+    def add(self, call: _Call, value: Any, error: BaseException | None) -> None:
+        """From any thread."""
+        self._ended.append((call, value, error))
+        if not self._woken:
+            self._woken = True
+            self.loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        self._woken = False  # first: what is added from here on wakes the loop again
+        while self._ended:
+            call, value, error = self._ended.popleft()
+            call.resolve(value, error)
+
+
 class _Call:
     """One function call, and the event loop that waits for it."""
 
-    def __init__(self, fn: Callable[[], Any]) -> None:
+    __slots__ = ("context", "ended", "fn", "future", "interrupted", "lock", "on_end", "returns", "thread")
+
+    def __init__(self, fn: Callable[[], Any], returns: _Returns) -> None:
         self.fn = fn
         self.context = contextvars.copy_context()
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.returns = returns
+        self.future: asyncio.Future[tuple[Any, BaseException | None]] = returns.loop.create_future()
+        """Cancelled if the caller is, while the call goes on."""
+        self.ended = False
+        self.on_end: Callable[[], object] | None = None
         self.lock = threading.Lock()
         self.thread: int | None = None
         self.interrupted = False
@@ -72,21 +100,21 @@ class _Call:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _deliver(self, value: Any, error: BaseException | None) -> None:
-        # A future cannot hold a StopIteration. Not isinstance(), which asks the exception for its class.
+        # A coroutine cannot raise a StopIteration. Not isinstance(), which asks the exception for its class.
         if error is not None and issubclass(type(error), StopIteration):
             error = RuntimeError("the task raised StopIteration")
         try:
-            self.loop.call_soon_threadsafe(self._resolve, value, error)
+            self.returns.add(self, value, error)
         except RuntimeError:
             _logger.warning("a task ended after its worker's event loop was closed")
 
-    def _resolve(self, value: Any, error: BaseException | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(error)
+    def resolve(self, value: Any, error: BaseException | None) -> None:
+        """In the event loop: passes the result on."""
+        self.ended = True
+        if self.on_end is not None:
+            self.on_end()
+        if not self.future.done():
+            self.future.set_result((value, error))
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -102,10 +130,16 @@ class Threads:
         self._clock = clock
         self._on_leak: Callable[[Any, str], object] = lambda tag, stack: None
         self._on_return: Callable[[Any], object] = lambda tag: None
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._returns: _Returns | None = None
         self._lock = threading.Lock()
+        self._calls: deque[_Call] = deque()
+        """The calls that no thread has begun."""
+        self._signals: SimpleQueue[bool] = SimpleQueue()
+        """What idle threads wait for. False: to end."""
         self._idle = 0
         self._count = 0
+        self._waking = False
+        """Whether a thread was woken, and has not looked for a call yet."""
 
     def watch_leaks(self, on_leak: Callable[[Any, str], object], on_return: Callable[[Any], object]) -> None:
         """Calls `on_leak` with the tag and the stack of a call that ignores its interruption, and `on_return` with the
@@ -117,55 +151,98 @@ class Threads:
 
         Sets `tag.interrupt`, if there is one, to a function that interrupts only this call: its result still counts.
         """
-        call = _Call(fn)
+        loop = asyncio.get_running_loop()
+        if self._returns is None or self._returns.loop is not loop:
+            self._returns = _Returns(loop)
+        call = _Call(fn, self._returns)
         if hasattr(tag, "interrupt"):
             tag.interrupt = call.interrupt
         with self._lock:
-            if self._idle:
-                self._idle -= 1
-            else:
-                self._count += 1
-                threading.Thread(target=self._work, name=f"mainspring-task-{self._count}", daemon=True).start()
-        self._calls.put(call)
+            self._calls.append(call)
+            if not self._waking:
+                self._wake_one()
         try:
             with self._clock.outside(task=True):
-                # Not asyncio.shield(): from Python 3.14 on it logs the end of a call that was interrupted on purpose.
-                await asyncio.wait((call.future,))
-                return call.future.result()
+                value, error = await call.future
+            # Raised here and not by the future: a GeneratorExit from there would close the run that awaits it.
+            if error is not None:
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback refers to this frame
+            return value
         except asyncio.CancelledError:
             call.interrupt()
             await self._await_end(call, tag)
             raise
 
     async def _await_end(self, call: _Call, tag: Any) -> None:
+        if call.ended:
+            return
         done = Alarm(self._clock)
-
-        def ended(future: asyncio.Future[Any]) -> None:
-            future.exception()
-            done.ring()
-
-        call.future.add_done_callback(ended)
+        call.on_end = done.ring
         try:
             with self._clock.outside(task=True):
                 await done.wait(INTERRUPT_GRACE_SECONDS)
         finally:
-            if not call.future.done():
+            call.on_end = None
+            if not call.ended:
                 self._on_leak(tag, call.stack())
-                call.future.add_done_callback(lambda _: self._on_return(tag))
+                call.on_end = lambda: self._on_return(tag)
 
     def close(self) -> None:
         """Ends idle threads; busy ones end after their call."""
         with self._lock:
-            count, self._count, self._idle = self._count, 0, 0
+            count, self._count = self._count, 0
         for _ in range(count):
-            self._calls.put(None)
+            self._signals.put(False)
+
+    # Threads are woken one at a time, each by the one before it: a thread that finds further calls wakes another, and
+    # goes on. If the calls are short, it has done them all before the other one gets the interpreter; if one of them
+    # waits, the others begin at once. To wake a thread for every call takes two switches of threads a call.
+
+    def _wake_one(self) -> None:
+        """Wakes an idle thread, or starts one. With the lock."""
+        self._waking = True
+        if self._idle:
+            self._idle -= 1
+            self._signals.put(True)
+            return
+        self._count += 1
+        try:
+            threading.Thread(target=self._work, name=f"mainspring-task-{self._count}", daemon=True).start()
+        except RuntimeError:  # the system has no more threads
+            self._count -= 1
+            self._waking = False
+            if not self._count:
+                self._calls.pop()
+                raise
+
+    def _next(self, woken: bool) -> _Call | None:
+        """The next call for this thread; None: it is idle from here on."""
+        with self._lock:
+            if woken:
+                self._waking = False
+            if not self._calls:
+                self._idle += 1
+                return None
+            call = self._calls.popleft()
+            if self._calls and not self._waking:
+                self._wake_one()
+            return call
 
     def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            try:
-                call.run()
-            except Interrupted:
-                call.abandon()
-            del call
-            with self._lock:
-                self._idle += 1
+        call, woken = None, True
+        while True:
+            while (call := self._next(woken)) is not None:
+                woken = False
+                try:
+                    call.run()
+                except Interrupted:
+                    call.abandon()
+                del call
+            woken = True
+            if not self._signals.get():
+                break
+        with self._lock:
+            self._idle -= 1

@@ -68,6 +68,7 @@ def _shown(name: str, value: Any) -> Any:
 MEANINGS: Mapping[str, str] = {
     "store": "the URL of the store, see SQLite, PostgreSQL and Redis; in Python the first argument",
     "concurrency": "slots of a worker: how many jobs it runs at once",
+    "children": "child processes of a worker that run process tasks in turn; 0: each slot may hold one",
     "poll_interval": (
         "how often a worker polls for jobs, and a waiting caller for its result, if no wake-up comes; jobs "
         "usually start much sooner, and a worker that gets every wake-up polls far less often"

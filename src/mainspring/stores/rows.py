@@ -293,12 +293,16 @@ def execution_of(row: Row) -> Execution:
 
 
 def execution_row(run: Execution) -> Row:
-    noted = RunNotes(run.items, run.usage, run.metadata)
-    notes = None if noted == _NO_NOTES else noted
     return (
         run.job_id, run.number, run.attempt, run.ending.value, run.worker, run.lease, micros(run.started_at),
-        micros(run.finished_at), run.result_size, failure_text(run.failure), json_of(notes),
+        micros(run.finished_at), run.result_size, failure_text(run.failure),
+        notes_text(RunNotes(run.items, run.usage, run.metadata)),
     )  # fmt: skip
+
+
+def notes_text(notes: RunNotes | None) -> str | None:
+    """The stored form of a run's notes; None if there are none."""
+    return None if notes is None or notes == _NO_NOTES else _encode(notes).decode()
 
 
 def progress_of(text: str | None) -> Progress | None:

@@ -65,6 +65,7 @@ class Claimer:
         """Fills free slots; returns the seconds until the next claim can help, None: when a slot becomes free."""
         wait = poll_interval(store, self._poll)
         self.claimable_at = None
+        others_wait = self._limits.has_limits or not self._limits.shares_children or not self._free_slots()
         for queues, tasks, room in self._limits.requests(self._slots, self._free_slots):
             now, epoch = self._clock.now(), self._state.epoch
             self.under_way = True
@@ -76,6 +77,7 @@ class Claimer:
             # The leases lapsed meanwhile: others may have these jobs. If not, the rescue finds them as orphans.
             if epoch == self._state.epoch:
                 self._start_runs(jobs)
+            others_wait = others_wait or (len(claim.jobs) >= room and not self._limits.in_children(tasks))
             if claim.expired:
                 self.ended += len(claim.expired)
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
@@ -84,6 +86,7 @@ class Claimer:
             if claim.next_at is not None:
                 self.claimable_at = min(claim.next_at, self.claimable_at or claim.next_at)
                 wait = min(wait, self._trigger.seconds_until(claim.next_at))
+        self._trigger.note_claim(children_only=not others_wait)
         return wait if self._free_slots() > 0 else None
 
     async def _finish_poisoned(self, store: Store, jobs: list[Job]) -> list[Job]:

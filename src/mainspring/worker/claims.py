@@ -15,6 +15,7 @@ from ..task.options import check_name
 from ..task.task import Task
 from ..webhook.record import QUEUE as WEBHOOKS
 from ..webhook.record import TASK as WEBHOOK
+from .child_slots import ChildSlots
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -42,8 +43,14 @@ class ClaimTrigger(Alarm):
         self._free_slots = free_slots
         self._gather = gather
         self._gathering = False
+        self._children_only = False
         self._postponed: set[datetime] = set()
         self._room = MIN_REMEMBERED_INSTANTS
+
+    def note_claim(self, children_only: bool) -> None:
+        """Records whether the last claim left no jobs but those for child processes: then another claim helps only when
+        the children have room."""
+        self._children_only = children_only
 
     def note_postponed(self, run_at: datetime) -> None:
         """Records that this worker has postponed a job until `run_at` because it could not decode it."""
@@ -65,6 +72,8 @@ class ClaimTrigger(Alarm):
             return
         if not self._gather or not len(self._slots):
             self.ring()
+            return
+        if self._children_only and self._slots.child_room == 0:
             return
         half = self._slots.free * 2 >= self._slots.size
         if self._gathering and not half:
@@ -108,13 +117,18 @@ def checked_queues(queues: Any) -> None:
 class ClaimLimits:
     """The queues (None: all) and tasks that a worker serves, each with its limit (None: no limit)."""
 
-    def __init__(self, queues: Sequence[str] | LimitsByName | None, tasks: LimitsByName) -> None:
+    def __init__(self, queues: Sequence[str] | LimitsByName | None, tasks: LimitsByName, children: ChildSlots) -> None:
         self.queues: LimitsByName | None = (
             queues if queues is None or isinstance(queues, Mapping) else dict.fromkeys(queues)
         )
         self.tasks = tasks
         self.has_limits = bool(with_limit(self.queues) or with_limit(tasks))
-        self._groups = [(queue, task) for queue in _groups(self.queues) for task in _groups(tasks)]
+        self._children = children
+        self.shares_children = bool(children.tasks)
+        # The tasks that share the child processes are claimed alone: there may be room for others only.
+        shared = {name: limit for name, limit in tasks.items() if name in children.tasks}
+        of_tasks = _groups({name: limit for name, limit in tasks.items() if name not in shared}) + _groups(shared)
+        self._groups = [(queue, task) for queue in _groups(self.queues) for task in of_tasks]
 
     def requests(self, slots: Slots, free_slots: Callable[[], int]) -> Iterator[ClaimRequestArgs]:
         """Yields claims as (queues, tasks, limit): one for each limited queue and task, then one for all others.
@@ -129,8 +143,14 @@ class ClaimLimits:
             ):
                 if name is not None and limits is not None:
                     room = min(room, (limits[name] or 0) - running[name])
+            if self.in_children(tasks):
+                room = min(room, self._children.room)
             if room > 0 and tasks is not None:
                 yield queues, tasks, room
+
+    def in_children(self, tasks: Sequence[str] | None) -> bool:
+        """Whether these tasks of a claim share the child processes."""
+        return bool(tasks) and tasks is not None and tasks[0] in self._children.tasks
 
 
 def with_limit(limits: LimitsByName | None) -> dict[str, int]:

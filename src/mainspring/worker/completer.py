@@ -31,6 +31,10 @@ LAST_FLUSH_PAUSE_SECONDS = 0.1
 # Bytes of finished jobs after which garbage is collected: reference cycles keep jobs in memory until then, and the
 # interpreter counts objects, not bytes.
 GARBAGE_BYTES = 32 << 20
+# After a batch, further outcomes gather for this long, or until there are this many, if runs go on in shared child
+# processes: their ends come one by one, and so share a call of the store.
+GATHER_SECONDS = 0.002
+ENOUGH_OUTCOMES = 32
 _RELEASED = Ending.RELEASED
 
 
@@ -44,14 +48,18 @@ class Completer:
         report_sender: ReportSender,
         on_stored: Callable[[], object],
         limit_releases: Callable[[Store, Job, Outcome], Awaitable[Outcome]],
+        in_children: Callable[[], int] = int,
     ) -> None:
-        """`on_stored` is called after each batch; `limit_releases` replaces a release that is one too many."""
+        """`on_stored` is called after each batch; `limit_releases` replaces a release that is one too many;
+        `in_children` returns how many runs go on in shared child processes."""
         self._clock = clock
         self._bus = bus
         self._report_sender = report_sender
         self._on_stored = on_stored
         self._limit_releases = limit_releases
+        self._in_children = in_children
         self._gathered = Alarm(clock)
+        self._enough = Alarm(clock)
         self._flushing = asyncio.Lock()
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._storing: list[tuple[Run, Outcome]] = []
@@ -71,6 +79,8 @@ class Completer:
         if not self._outcomes:  # else it has rung
             self._gathered.ring()
         self._outcomes.append((run, outcome))
+        if len(self._outcomes) == ENOUGH_OUTCOMES:
+            self._enough.ring()
 
     def committed(self, run: Run, outcome: Outcome, ended: RunEnd) -> None:
         """Reports an outcome that the task's transaction has stored; the run's own end is ignored."""
@@ -85,6 +95,8 @@ class Completer:
         while True:
             await self._gathered.wait(None)
             await retry("finishing", lambda: self.flush(store))
+            if self._clock.real and self._in_children() and len(self._outcomes) < ENOUGH_OUTCOMES:
+                await self._enough.wait(GATHER_SECONDS)
 
     async def flush(self, store: Store) -> None:
         """Stores the collected outcomes, including those added meanwhile."""

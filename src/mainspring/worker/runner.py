@@ -39,6 +39,7 @@ from ..records.skew import UndecodablePayload
 from ..task.context import Context, running
 from ..task.options import CheckedOptions
 from ..task.task import Task
+from .child_slots import ChildSlots
 from .report_buffer import ReportBuffer
 
 _DONE = Done()
@@ -89,11 +90,14 @@ class Runner:
         result_limit: int,
         max_crashes: int = 3,
         skew: float = 0.0,
+        children: int = 0,
     ) -> None:
-        """`skew`: how long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
+        """`children`: how many child processes run process tasks in turn; 0: as many as there are runs. `skew`: how
+        long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
         self._clock = clock
         self._reports = reports
         self.threads = Threads(clock)
+        self.children = ChildSlots(clock, children, tasks)
         self._process_pool: ProcessPool | None = None
         self._max_crashes = max_crashes
         self._skew = skew
@@ -139,16 +143,18 @@ class Runner:
             result_limit=settings.result_limit,
             max_crashes=settings.max_crashes,
             skew=settings.skew,
+            children=settings.children,
         )
 
-    def context(self, job: Job, watch: Callable[[Context], object]) -> Context:
+    def context(self, job: Job, watch: Callable[[Context], object], began_at: datetime | None = None) -> Context:
+        """`began_at`: when the run begins, if that is later than its claim."""
         timeout, prepared = job.timeout, self._prepared[job.task]
         if timeout is UNSET:
             timeout = prepared.timeout
         elif timeout is not None:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts
         # The deadline only informs the task; the timeout middleware enforces it, and starts microseconds later.
-        deadline = self._deadline(job.started_at, timeout)
+        deadline = self._deadline(began_at or job.started_at, timeout)
         return Context(job, timeout, deadline, self._reports, prepared.failed_ratio, watch)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:

@@ -7,11 +7,13 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from contextvars import Context as ContextVars
 from contextvars import copy_context
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from ..clock import Alarm, Clock
+from ..clock import Alarm, Clock, Timer
 from ..errors import JobTimeout
 from ..ids import JobId, Lease
 from ..records.job import Job
@@ -19,6 +21,7 @@ from ..records.outcome import Done, Outcome, Released, RunEnd, Stopped
 from ..records.worker import BeatReply
 from ..task.context import Context
 from .batch_size import bytes_of
+from .child_slots import MAX_WAIT_SECONDS
 from .own_context import run_on
 from .runner import Runner
 
@@ -34,7 +37,19 @@ DRAIN_GRACE_SECONDS = 3.0
 class Run:
     """One job in a slot."""
 
-    __slots__ = ("coroutine", "ctx", "end_reason", "job", "key", "lost", "settled", "size", "task")
+    __slots__ = (
+        "began_at",
+        "coroutine",
+        "ctx",
+        "end_reason",
+        "has_child",
+        "job",
+        "key",
+        "lost",
+        "settled",
+        "size",
+        "task",
+    )
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -45,12 +60,22 @@ class Run:
         self.coroutine: Coroutine[Any, Any, RunEnd] | None = None
         self.end_reason: Released | Stopped | None = None
         """Why the worker ended the run; None if it did not."""
+        self.has_child = False
+        """Whether one of the worker's child processes is for this run."""
+        self.began_at: datetime | None = None
+        """When it got a child process; None if it did not wait for one."""
         self.lost = False
         """The lease is gone: the outcome of the run is discarded."""
         self.settled = False
         """Whether its slot is free, or leaked, and its end was passed on."""
         self.size = 0
         """Bytes of the job and its outcome, set when the run has ended."""
+
+    def give_child(self, began_at: datetime | None = None) -> None:
+        self.has_child, self.began_at = True, began_at
+
+    def take_child(self) -> None:
+        self.has_child = False
 
     def begin(self, ctx: Context, task: asyncio.Task[None], coroutine: Coroutine[Any, Any, RunEnd]) -> None:
         self.ctx, self.task, self.coroutine = ctx, task, coroutine
@@ -104,12 +129,16 @@ class Slots:
         self._on_freed = on_freed
         self._on_leak = on_leak
         self._counts = counts
+        self._children = runner.children
+        self._release_timer: Timer | None = None
         self._runs: dict[RunKey, Run] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: deque[Run] = deque()
         self._starter: asyncio.Task[None] | None = None
         """The task that begins the runs that are ready."""
         self._overlaps = False
+        self._has_freed = False
+        """Whether slots became free since `on_freed` was called."""
         self._changed = Alarm(clock)
         self._leaks: set[RunKey] = set()
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -148,12 +177,23 @@ class Slots:
     def free(self) -> int:
         return self.size - len(self._runs) - len(self._leaks)
 
+    @property
+    def child_room(self) -> int:
+        """How many more jobs to claim for the child processes."""
+        return self._children.room
+
     def start(self, job: Job) -> None:
         run = Run(job)
         self._runs[run.key] = run
         if self._counts:
             self.per_task[job.task] += 1
             self.per_queue[job.queue] += 1
+        if not self._children.tasks or self._children.take(run):
+            self._make_ready(run)
+        elif self._release_timer is None:
+            self._release_later(MAX_WAIT_SECONDS)
+
+    def _make_ready(self, run: Run) -> None:
         self._ready.append(run)
         if self._starter is None:
             self._start_soon()
@@ -180,7 +220,7 @@ class Slots:
             if run.end_reason is not None:
                 self._settle(run, run.end_reason)
                 continue
-            ctx = self._runner.context(run.job, self._watch)
+            ctx = self._runner.context(run.job, self._watch, run.began_at)
             coroutine, variables = self._runner.run(ctx), copy_context()
             run.begin(ctx, task, coroutine)
             try:
@@ -197,7 +237,13 @@ class Slots:
                     raise
                 except BaseException as error:
                     ended = error
+                # The task of a run in a child process has run no code of the user's: it may begin the next run.
+                resumes = run.has_child and self._starter is None and not task.cancelling()
+                if resumes:
+                    self._starter, until = task, self._clock.monotonic() + START_SECONDS
                 self._end(run, task, ended)
+                if resumes:
+                    continue
                 self._freed()
                 return
             cancelled = task.cancelling() > 0
@@ -229,6 +275,7 @@ class Slots:
     def _end(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
         run.returned()
         if run.settled:  # its result is discarded
+            self._give_back_child(run)
             self._abandoned.discard(task)
             self._leaks.discard(run.key)
             return
@@ -247,16 +294,25 @@ class Slots:
     def _settle(self, run: Run, ended: RunEnd) -> None:
         if run.settled:
             return
-        ctx = run.settle()
+        ctx, self._has_freed = run.settle(), True
         del self._runs[run.key]
         if self._counts:
             self.per_task[run.job.task] -= 1
             self.per_queue[run.job.queue] -= 1
         if run.task is not None:
             self._abandoned.add(run.task)
+        else:
+            self._give_back_child(run)
         self._on_end(run, ctx, ended)
 
+    def _give_back_child(self, run: Run) -> None:
+        if run.has_child and (following := self._children.give_back(run)) is not None:
+            self._make_ready(following)
+
     def _freed(self) -> None:
+        if not self._has_freed:
+            return
+        self._has_freed = False
         self._on_freed()
         self._changed.ring()
 
@@ -278,9 +334,11 @@ class Slots:
 
     async def drain(self, grace: Callable[[], float]) -> None:
         """Waits `grace()` seconds for runs to end, then releases them. Nothing runs when it returns."""
+        self._release_waiting()
         await self.wait_idle(grace)
         for run in self:
             run.end(Released())
+        self._settle_waiting()
         await self.wait_idle(lambda: DRAIN_GRACE_SECONDS)
         for run in self:
             # It ignores its cancellation: the job is released all the same, and its result will be discarded.
@@ -290,9 +348,38 @@ class Slots:
         """Ends all runs and discards their outcomes, because their leases are gone."""
         for run in self:
             run.lose()
+        self._settle_waiting()
+
+    # runs that wait for a child process
+
+    def _release_later(self, seconds: float) -> None:
+        # In an empty context, since the timer belongs to no run: a test clock uses the context to find the run.
+        self._release_timer = ContextVars().run(self._clock.call_later, seconds, self._release_late)
+
+    def _release_late(self) -> None:
+        """Releases the runs that have waited too long for a child, so that other workers may take their jobs."""
+        self._release_timer = None
+        self._release_waiting(self._clock.monotonic() - MAX_WAIT_SECONDS + 1e-6)
+        if (oldest := self._children.oldest) is not None:
+            self._release_later(oldest + MAX_WAIT_SECONDS - self._clock.monotonic())
+
+    def _release_waiting(self, until: float | None = None) -> None:
+        for run in self._children.waiting(until):
+            run.end(Released())
+        self._settle_waiting()
+
+    def _settle_waiting(self) -> None:
+        """Settles the runs that were ended while they waited for a child."""
+        if ended := self._children.remove_ended():
+            for run in ended:
+                self._settle(run, run.end_reason or Released())
+            self._freed()
 
     def close(self) -> None:
         """Closes abandoned coroutines: an event loop waits for all of its tasks before it closes."""
+        self._release_waiting()
+        if self._release_timer is not None:
+            self._release_timer.cancel()
         self._release_ready()
         for task in list(self._abandoned):
             with suppress(RuntimeError):  # it ignores even GeneratorExit
@@ -333,6 +420,7 @@ class Slots:
                     run.lose()
             elif id in beat.cancels:
                 run.end(Stopped(beat.cancels[id] or "cancelled"))
+        self._settle_waiting()
 
 
 def _stack(waiting: Any) -> str:

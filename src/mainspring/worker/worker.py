@@ -85,13 +85,13 @@ class Worker:
         self._bus = bus
         self._recycles = recycle
         self._state = WorkerState(settings.grace)
-        self._limits = ClaimLimits(queues, self._task_limits(tasks))
         self._scheduler = engine.scheduler(settings.fire)
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
         self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings)
-        self._slots = Slots(
+        self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
+        self._slots = slots = Slots(
             runner,
             settings.concurrency,
             clock,
@@ -100,10 +100,10 @@ class Worker:
             self._on_leak,
             counts=self._limits.has_limits,
         )
-        self._claim_trigger = ClaimTrigger(clock, self._slots, self._free_slots, self._gather_seconds)
+        self._claim_trigger = trigger = ClaimTrigger(clock, slots, self._free_slots, self._gather_seconds)
         self._report_sender = sender = ReportSender(buffer, clock, bus)
-        self._judge = Judge(runner.policy, self._after_death, self._with_deliveries)
-        self._completer = Completer(clock, bus, sender, self._claim_trigger.slot_freed, self._judge.limit_releases)
+        self._judge = judge = Judge(runner.policy, self._after_death, self._with_deliveries)
+        self._completer = Completer(clock, bus, sender, trigger.slot_freed, judge.limit_releases, children.__len__)
         self._transactions = TransactionalCompletion(runner, sender, clock, lambda: self._store, self._with_deliveries)
         self._depth_sampler = DepthSampler(clock)
         self._rescue = OrphanRescue(clock, bus, self._crashed, self._judge.limit_releases)

@@ -17,13 +17,13 @@ import msgspec
 
 from ...clock import micros
 from ...failpoint import failpoint
-from ...ids import JobId
+from ...ids import JobId, Lease
 from ...records.circuit import Circuit
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
 from ...records.tally import sums_by_minute
-from ..rows import json_of, progress_or_none
+from ..rows import json_of, notes_text, progress_or_none
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
@@ -44,7 +44,16 @@ _GONE = f"""gone AS (DELETE FROM mainspring_jobs AS job WHERE id = ANY(string_to
         AND state = 'running' AND lease = $2::jsonb -> id ->> 0 RETURNING job.*, $2::jsonb -> id AS outcome)"""
 _KEEP = f"""INSERT INTO mainspring_finished ({_COPIED_COLUMNS}, state, ending, finished_at, result)
     SELECT {_COPIED_COLUMNS}, 'completed', 'completed', (outcome ->> 1)::bigint, outcome ->> 2 FROM gone"""
+# A run with notes: an execution row has them, so the job's own row is not marked as the record of its last run.
+_NOTED = """noted AS (INSERT INTO mainspring_executions
+        SELECT id, runs, attempt, 'completed', worker, lease, started_at, (outcome ->> 1)::bigint,
+            coalesce(octet_length(outcome ->> 2), 0), NULL, outcome ->> 3
+        FROM gone WHERE outcome ->> 3 IS NOT NULL ON CONFLICT DO NOTHING)"""
+_KEEP_NOTED = _KEEP.replace(
+    "'completed', 'completed'", "'completed', CASE WHEN outcome ->> 3 IS NULL THEN 'completed' END"
+)
 _COMPLETE = f"WITH {_GONE} {_KEEP} {OVERWRITE} RETURNING id"
+_COMPLETE_NOTED = f"WITH {_GONE}, {_NOTED} {_KEEP_NOTED} {OVERWRITE} RETURNING id"
 # All of it in one statement. If an outcome is not accepted, or a circuit exists, it divides by zero: nothing is
 # written, and write_outcomes handles the batch.
 COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
@@ -52,6 +61,8 @@ COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
         SELECT * FROM unnest($3::{BIGINT_ARRAY}, $4::text[], $5::text[], $6::text[])),
     freed AS (DELETE FROM mainspring_leases WHERE worker = $7 AND lease = ANY($8))
     SELECT 1 / (count(*) = $9 AND NOT EXISTS (SELECT 1 FROM mainspring_circuits))::integer FROM gone"""
+# The same if some of the runs have notes.
+COMPLETE_ALL_NOTED = COMPLETE_ALL.replace(f"kept AS ({_KEEP})", f"{_NOTED}, kept AS ({_KEEP_NOTED})")
 
 _encode = msgspec.json.encode
 
@@ -102,7 +113,7 @@ async def _finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str |
     failpoint("finish.mid_batch")
     try:
         await db.rows(
-            COMPLETE_ALL,
+            COMPLETE_ALL_NOTED if any(outcome.account for outcome in outcomes) else COMPLETE_ALL,
             *_outcome_values(outcomes),
             *count_columns(sums_by_minute(outcomes)),
             worker,
@@ -115,7 +126,12 @@ async def _finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str |
 
 
 def _outcome_values(outcomes: Sequence[Outcome]) -> tuple[str, str]:
-    ends = {outcome.id: (outcome.lease, micros(outcome.finished_at), outcome.result) for outcome in outcomes}
+    ends: dict[JobId, tuple[Lease, int, str | None, str | None] | tuple[Lease, int, str | None]] = {
+        outcome.id: (outcome.lease, micros(outcome.finished_at), outcome.result)
+        if outcome.account is None
+        else (outcome.lease, micros(outcome.finished_at), outcome.result, notes_text(outcome.account))
+        for outcome in outcomes
+    }
     return SEPARATOR.join(ends), _encode(ends).decode()
 
 
@@ -174,7 +190,8 @@ def _must_run_in_order(outcomes: Sequence[Outcome]) -> bool:
 
 
 async def _complete(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
-    rows = await db.rows(_COMPLETE, *_outcome_values(outcomes))
+    noted = any(outcome.account for outcome in outcomes)
+    rows = await db.rows(_COMPLETE_NOTED if noted else _COMPLETE, *_outcome_values(outcomes))
     failpoint("finish.mid_batch")
     return {id for (id,) in rows}
 

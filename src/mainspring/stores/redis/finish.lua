@@ -1,7 +1,8 @@
 -- Ends running jobs as completed, if all ends are plain: the lease is valid, and the job has no schedule, circuit or
 -- retry, and no key that another shard records. It writes all of them or none.
 -- KEYS[1] is the base of the shard.
--- ARGV: the topic to publish; 1 if this shard records all keys, else 0; the number of counts, and the counts; for each
+-- ARGV: the topic to publish; 1 if this shard records all keys, else 0; the number of counts, and the counts; the number
+-- of runs with notes, and for each its id, the id as text and its history row, complete but for the worker; for each
 -- lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
 -- none).
 -- Returns the ids of the jobs whose end is not plain; empty if all were written.
@@ -59,8 +60,27 @@ local function unique_key_in(record)
   return readable, readable and values[8]
 end
 
-local all, ends, held, ended, odd, keyed = {}, {}, {}, {}, {}, {}
-local at = 4 + ARGV[3]
+-- The first byte of an array of five values in MessagePack: the record of a plain new job.
+local PLAIN_RECORD = 0x95
+local WORKER = '"worker":""'
+-- A run with notes has a history row of its own. That it is the first run of its job shows in the record: it is that of a
+-- new job.
+local rows, at = {}, 5 + ARGV[3]
+for _ = 1, tonumber(ARGV[4 + ARGV[3]]) do
+  rows[ARGV[at]] = { key = base .. 'exec:' .. ARGV[at + 1], text = ARGV[at + 2] }
+  at = at + 3
+end
+local function is_new(id)
+  local record = redis.call('HGET', base .. 'job', id)
+  local first = record and string.byte(record, 2)
+  return first == PLAIN_RECORD or first == NEW_RECORD
+end
+local function with_worker(text, worker)
+  local from, to = string.find(text, WORKER, 1, true)
+  return string.sub(text, 1, from - 1) .. '"worker":' .. cjson.encode(worker) .. string.sub(text, to + 1)
+end
+
+local all, ends, held, ended, odd, keyed, noted = {}, {}, {}, {}, {}, {}, {}
 while ARGV[at] do
   local lease, count, first = ARGV[at], tonumber(ARGV[at + 1]), at + 2
   for from = first, first + count - 1, 1000 do
@@ -68,11 +88,16 @@ while ARGV[at] do
     for n = 1, #runs do
       local this = from + n - 1
       local id = ARGV[this]
-      if is_plain(runs[n], lease, id) then
+      local row = rows[id]
+      if is_plain(runs[n], lease, id) and (not row or is_new(id)) then
         local run, instant = read(runs[n]), ARGV[this + count]
         local ending, mine = of(ended, run.task), of(held, run.worker)
         all[#all + 1] = id
         if run.keyed then keyed[#keyed + 1] = id end
+        if row then
+          row.text = with_worker(row.text, run.worker)
+          noted[#noted + 1] = row
+        end
         mine[#mine + 1] = id
         ends[#ends + 1] = id
         ends[#ends + 1] = run.head .. instant .. '\0' .. ARGV[this + 2 * count]
@@ -107,6 +132,7 @@ for from = 1, #freed, 1000 do
   end
   if mine[1] then redis.call('HDEL', base .. 'key', unpack(mine)) end
 end
+for n = 1, #noted do redis.call('HSET', noted[n].key, 1, noted[n].text) end
 each(all, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)
 each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)
 for worker, ids in pairs(held) do

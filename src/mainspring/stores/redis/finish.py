@@ -15,7 +15,7 @@ from ...clock import EPOCH, micros
 from ...failpoint import failpoint
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
-from ...records.run import RunReport
+from ...records.run import Execution, RunNotes, RunReport
 from ...records.tally import sums_by_minute
 from .. import rules
 from ..rules.finish import finish_one, report_one
@@ -43,7 +43,8 @@ class RedisFinish(RedisHandle):
             return set()
         with self._clock.outside():
             accepted = await _finish(shards, outcomes)
-        self._wakeups.notify("new", "final")
+        # The end of a plain run makes no job claimable, so it wakes no claim.
+        self._wakeups.notify(*(("new", "final") if any(map(_makes_work, outcomes)) else ("final",)))
         return accepted
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
@@ -57,6 +58,12 @@ class RedisFinish(RedisHandle):
                 accepted |= some
         self._wakeups.notify("final")
         return accepted
+
+
+def _makes_work(outcome: Outcome) -> bool:
+    """Whether the outcome may make a job claimable or a schedule due."""
+    plain = rules.is_plain_completion(outcome)
+    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
@@ -83,6 +90,7 @@ async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mappi
         if rules.is_plain_completion(outcome)
         and not outcome.then
         and times[outcome.id] == 1
+        and (outcome.account is None or (outcome.schedule is None and outcome.started_at is not None))
         and outcome.task not in tripping
     ]
     if not simple or len(shards.all) == 1:  # with one shard finish.lua checks the circuits itself
@@ -147,18 +155,39 @@ async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Ma
 def _script_args(outcomes: Sequence[Outcome], alone: bool) -> list[Arg]:
     """The arguments of finish.lua."""
     counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in sums_by_minute(outcomes).items()]
+    notes: list[Arg] = []
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
+        if outcome.account is not None:
+            notes += (packed(outcome.id), outcome.id, _encode(_first_run(outcome, outcome.account)))
         if (lists := leases.get(outcome.lease)) is None:
             lists = leases[outcome.lease] = (outcome.lease, [], [], [])
         _, ids, instants, rest = lists
         ids.append(packed(outcome.id))
         instants.append(str(micros(outcome.finished_at)))
         rest.append("0" if outcome.result is None else f"1{outcome.result}")
-    args: list[Arg] = ["final", int(alone), len(counts), *counts]
+    args: list[Arg] = ["final", int(alone), len(counts), *counts, len(notes) // 3, *notes]
     for lease, ids, instants, rest in leases.values():
         args += (lease, len(ids), *ids, *instants, *rest)
     return args
+
+
+def _first_run(outcome: Outcome, notes: RunNotes) -> Execution:
+    """The history row of a run with notes, if it is the first run of its job. finish.lua adds the worker."""
+    return Execution(
+        job_id=outcome.id,
+        number=1,
+        attempt=1,
+        ending=outcome.ending,
+        worker="",
+        lease=outcome.lease,
+        started_at=outcome.started_at or outcome.finished_at,
+        finished_at=outcome.finished_at,
+        result_size=len((outcome.result or "").encode()),
+        items=notes.items,
+        usage=notes.usage,
+        metadata=notes.metadata,
+    )
 
 
 async def _by_shard(shards: Shards, reports: Sequence[RunReport]) -> dict[Shard, list[RunReport]]:

@@ -19,7 +19,7 @@ from ...ids import JobId, Lease
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ..rows import Row, json_of, progress_or_none
+from ..rows import Row, json_of, notes_text, progress_or_none
 from ..rules import is_newer_progress, is_plain_completion
 from ..rules.finish import finish_one, follow_completion
 from ..rules.loaded import LoadedTables
@@ -50,12 +50,29 @@ COMPLETE_BARE = """UPDATE mainspring_jobs AS job
         error = NULL
     FROM json_each(:ended) AS ended
     WHERE job.id = ended.key AND +job.lease = :lease AND +job.state = 'running'"""
+
+# Runs with notes, as one JSON array of their values: an execution row has the notes, and the job's own row no mark.
+_NOTED = """(SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS lease,
+        json_extract(value, '$[2]') AS finished_at, json_extract(value, '$[3]') AS result,
+        json_extract(value, '$[4]') AS account
+    FROM json_each(:ended)) AS ended"""
+KEEP_NOTES = f"""INSERT OR IGNORE INTO mainspring_executions
+    SELECT job.id, job.runs, job.attempt, 'completed', job.worker, job.lease, job.started_at, ended.finished_at,
+        coalesce(length(CAST(ended.result AS BLOB)), 0), NULL, ended.account
+    FROM {_NOTED} CROSS JOIN mainspring_jobs AS job
+    WHERE job.id = ended.id AND +job.lease = ended.lease AND +job.state = 'running'"""
+COMPLETE_NOTED = f"""UPDATE mainspring_jobs AS job
+    SET state = 'completed', ending = NULL, lease = NULL, worker = NULL, finished_at = ended.finished_at,
+        result = ended.result, failure = NULL, error = NULL
+    FROM {_NOTED}
+    WHERE job.id = ended.id AND +job.lease = ended.lease AND +job.state = 'running'"""
+
 # Fewer than this many runs of one claim are written with the others: each statement has a fixed cost.
 MIN_BARE_RUNS = 8
 _encode = msgspec.json.Encoder().encode
 
 OutcomeRow = tuple[Outcome, Row | None]
-"""An outcome, and the values of _COMPLETE if it is a plain completion."""
+"""An outcome, and the values of outcome_row() if it is a plain completion."""
 
 
 class SqliteFinish(SqliteHandle):
@@ -127,7 +144,10 @@ def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
     db.execute("SAVEPOINT mainspring_finish")
     bare: dict[Lease, dict[JobId, int]] = {}
     rest: list[Row] = []
+    noted = [row for row in rows if row[4] is not None]
     for row in rows:
+        if row[4] is not None:
+            continue
         if row[3] is None:
             bare.setdefault(row[1], {})[row[0]] = row[2]
         else:
@@ -135,26 +155,41 @@ def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
     accepted = 0
     for lease, ends in bare.items():
         if len(ends) < MIN_BARE_RUNS:
-            rest += [(id, lease, at, None) for id, at in ends.items()]
+            rest += [(id, lease, at, None, None) for id, at in ends.items()]
         else:
             values = {"ended": _encode(ends).decode(), "lease": lease}
             accepted += db.execute(COMPLETE_BARE, values).rowcount
             failpoint("finish.mid_batch")
     for chunk in chunks(rest):
-        accepted += db.execute(_COMPLETE[len(chunk)], flatten(chunk)).rowcount
+        accepted += db.execute(_COMPLETE[len(chunk)], flatten([row[:4] for row in chunk])).rowcount
+        failpoint("finish.mid_batch")
+    if noted:
+        accepted += _complete_noted(db, noted)
         failpoint("finish.mid_batch")
     if accepted < len(rows):
         db.execute("ROLLBACK TO mainspring_finish")
-        rows = [row for row in rows if db.execute(_COMPLETE[1], row).rowcount]
+        rows = [row for row in rows if _complete_one(db, row)]
     db.execute("RELEASE mainspring_finish")
     return [row[0] for row in rows]
 
 
+def _complete_one(db: sqlite3.Connection, row: Row) -> int:
+    return db.execute(_COMPLETE[1], row[:4]).rowcount if row[4] is None else _complete_noted(db, [row])
+
+
+def _complete_noted(db: sqlite3.Connection, rows: Sequence[Row]) -> int:
+    """Writes plain completions with notes, and returns how many are accepted."""
+    values = {"ended": _encode(rows).decode()}
+    db.execute(KEEP_NOTES, values)
+    return db.execute(COMPLETE_NOTED, values).rowcount
+
+
 def outcome_row(outcome: Outcome) -> Row | None:
-    """The values of _COMPLETE for a plain completion; None for any other outcome."""
+    """The values of _COMPLETE for a plain completion, and its notes; None for any other outcome."""
     if not is_plain_completion(outcome):
         return None
-    return (outcome.id, outcome.lease, micros(outcome.finished_at), outcome.result)
+    notes = None if outcome.account is None else notes_text(outcome.account)
+    return (outcome.id, outcome.lease, micros(outcome.finished_at), outcome.result, notes)
 
 
 _RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"

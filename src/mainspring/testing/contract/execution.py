@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ...records.job import Action, State
-from ...records.outcome import Discard, Done, Released, Retry, Snooze
+from ...records.outcome import Discard, Done, Released, Retry, Snooze, decide
 from ...records.run import Ending, Items, RunNotes, Usage
-from .build import NOW, Contract, act, claim_job, finish_run, job_in_state, later, new_job, put, start
+from .build import NOW, Contract, act, claim_job, finish_run, job_in_state, later, new_job, put, read_job, start
 from .finish import FAILURE, ending_name, outcome
 from .sentences import proves
 
@@ -139,6 +140,32 @@ class ExecutionContract(Contract):
             await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
             _, last = await store.executions(job.id)
             assert (last.items, last.usage, last.metadata) == (None, None, {})
+
+    @proves("X2")
+    async def test_a_later_run_with_notes_keeps_its_number(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await finish_run(store, job, Released(), now=NOW)
+            await finish_run(store, await claim_job(store, job.id), Done('"x"'), account=NOTES)
+            first, last = await store.executions(job.id)
+            assert (first.number, first.ending) == (1, Ending.RELEASED)
+            assert (last.number, last.attempt, last.ending, last.usage) == (2, 1, Ending.COMPLETED, NOTES.usage)
+
+    @proves("F1", "F6")
+    async def test_a_refused_run_leaves_no_notes(self) -> None:
+        """Also in a batch with runs that are accepted, with notes and without."""
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(4)]
+            late, *others = (decide(job, Done(), now=later(1), account=NOTES) for job in jobs)
+            late = replace(late, lease="another")
+            assert await store.finish([late]) == set()
+            plain = replace(others[0], account=None)
+            accepted = await store.finish([late, plain, *others[1:]])
+            assert accepted == {plain.id, *(other.id for other in others[1:])}
+            runs = {job.id: await store.executions(job.id) for job in jobs}
+            assert [[run.usage for run in runs[job.id]] for job in jobs] == [[], [None], [NOTES.usage], [NOTES.usage]]
+            still = await read_job(store, late.id)
+            assert (still.state, still.lease) == (State.RUNNING, jobs[0].lease)
 
     @proves("F3")
     async def test_a_repeated_outcome_with_run_notes_is_acknowledged(self) -> None:
