@@ -22,6 +22,8 @@ _SHOWN_AS_STORED = _HELD_STATES | {"completed", "dead", "cancelled"}
 _COLUMN: dict[Sort, str] = {"created": "id", "due": "run_at", "finished": "finished_at"}
 # Forces a walk in order of id, whatever SQLite knows of the values in other columns.
 _JOBS_BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
+# The same of unfinished jobs only, which may be few or many, before or behind finished ones.
+_UNFINISHED_BY_ID = "mainspring_jobs INDEXED BY mainspring_jobs_unfinished"
 _SUSPECT = "state = 'pending' AND crashes >= 2"
 _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
 _NO_LIMIT = -1  # as a LIMIT
@@ -189,8 +191,9 @@ class JobQuery:
     def _walk(self, rows: int) -> str:
         conditions = [*self._names, *self._state_conditions(), *self._conditions]
         if not self.which.tags:
-            ahead = _all([*self._bounds, *self._id_bounds()])
-            walk = f"SELECT n AS target FROM {_JOBS_BY_ID} WHERE {ahead} ORDER BY id {self._direction} LIMIT {rows}"
+            table, when = (_JOBS_BY_ID, []) if self._states & _FINAL else (_UNFINISHED_BY_ID, ["finished_at IS NULL"])
+            ahead = _all([*when, *self._bounds, *self._id_bounds()])
+            walk = f"SELECT n AS target FROM {table} WHERE {ahead} ORDER BY id {self._direction} LIMIT {rows}"
             return self._page(walk, "n", conditions)
         # Along the tag's index: a page costs the same however many jobs have the tag.
         tag = f"tag = {self._bind(self.which.tags[0])}"
@@ -279,13 +282,14 @@ class JobQuery:
         return Source(f"SELECT job_id AS target FROM mainspring_odd WHERE {_all(times)}", "id")
 
     @property
-    def _only_scheduled(self) -> bool:
-        """Whether the filter asks for scheduled jobs only: few and far between by id, but together in an index."""
-        return self.by_id and self._shown_states == {"scheduled"}
+    def _has_ids(self) -> bool:
+        """Whether the index of the requested state contains the ids: jobs far between by id are together in it."""
+        return self.by_id and self._shown_states in ({"scheduled"}, {"retrying"})
 
     @property
-    def scheduled_source(self) -> Source | None:
-        return self._grouped() if self._only_scheduled else None
+    def source_of_ids(self) -> Source | None:
+        """A source that knows the id of each job, so that only the jobs of the page are read."""
+        return self._grouped() if self._has_ids else None
 
     def _grouped(self) -> Source:
         """The jobs of the requested states, and of the requested names where an index begins with them."""
@@ -303,7 +307,7 @@ class JobQuery:
             yield f"SELECT n AS target FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
 
     def _pending_arms(self) -> Iterator[str]:
-        wanted, id = self._shown_states - _SHOWN_AS_STORED, ", id AS of_id" if self._only_scheduled else ""
+        wanted, id = self._shown_states - _SHOWN_AS_STORED, ", id AS of_id" if self._has_ids else ""
         if wanted == {"expired"}:  # those that no claim has expired yet
             yield f"SELECT n AS target FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
             return
@@ -318,8 +322,8 @@ class JobQuery:
         """The number of jobs that a source leads to, at most `limit` + 1."""
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {limit + 1})"
 
-    def scheduled_page(self, source: Source) -> str:
-        """The matching jobs among the next ones of scheduled_source (nearly all match)."""
+    def page_by_ids(self, source: Source) -> str:
+        """The matching jobs among the next ones of source_of_ids (nearly all match)."""
         ahead = _all([*self._after_cursor("of_id"), *self._id_bounds("of_id")])
         order = f"of_id {self._direction}"
         walk = f"SELECT target FROM ({source.sql}) WHERE {ahead} ORDER BY {order} LIMIT {2 * self.limit}"
