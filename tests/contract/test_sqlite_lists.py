@@ -46,7 +46,7 @@ async def test_every_list_uses_an_index(tmp_path: Path, name: str, sort: Sort) -
             return
         sources = list(query.sources())
         ways = [query.nearby_page(9), query.full_walk(), *map(query.sorted_page, sources)]
-        ways += [] if query.source_of_ids is None else [query.page_by_ids(query.source_of_ids)]
+        ways += [] if query.source_of_ids is None else [query.page_by_ids(query.source_of_ids, 9)]
         for plan in plans(tmp_path, *((sql, query.values) for sql in ways)):
             assert "SCAN mainspring_jobs\n" not in f"{plan}\n"
             assert "SCAN mainspring_jobs USING INDEX sqlite_autoindex" not in plan

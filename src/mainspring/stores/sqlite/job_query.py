@@ -41,11 +41,14 @@ _json = msgspec.json.encode
 
 
 class Source(NamedTuple):
-    """A query along an index for every job that may match. Its column `target` is the job's id or n, as `by` says."""
+    """A query along an index for every job that may match. Its column `target` is the job's id or n, as `by` says. If
+    the index contains the ids, it has them in `of_id`. Unless it is `unique`, it may lead to a job twice."""
 
     sql: str
     by: str
     head: str = ""
+    of_id: str | None = None
+    unique: bool = True
 
 
 class JobQuery:
@@ -250,36 +253,36 @@ class JobQuery:
         which = self.which
         if which.ids is not None:
             ids = self._bind(_json(which.ids).decode())
-            yield Source(f"SELECT DISTINCT value AS target FROM json_each({ids})", "id")
+            yield _by_id(f"SELECT value AS target FROM json_each({ids})", unique=False)
         for tag in which.tags or ():
-            yield Source(f"SELECT job_id AS target FROM mainspring_tags WHERE tag = {self._bind(tag)}", "id")
+            yield _by_id(f"SELECT job_id AS target FROM mainspring_tags WHERE tag = {self._bind(tag)}")
         if which.key_prefix is not None:
             span = self._prefixed().format("key")
-            yield Source(f"SELECT DISTINCT job_id AS target FROM mainspring_keys WHERE {span}", "id")
+            yield _by_id(f"SELECT job_id AS target FROM mainspring_keys WHERE {span}", unique=False)
         if which.schedules is not None:
-            yield Source(f"SELECT DISTINCT job_id AS target FROM ({self._scheduled()})", "id")
+            yield _by_id(f"SELECT job_id AS target FROM ({self._scheduled()})", unique=False)
         if which.errors is not None:
             error = self._among("error", which.errors)
-            yield Source(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}", "id")
+            yield _by_id(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}")
         if self._states <= _HELD_STATES or self._shown_states in ({"expired"}, {"retrying"}):
             yield self._grouped()
 
     def sources(self) -> Iterator[Source]:
         """Every source that leads to all matching jobs."""
+        if self._names or self.which.states is not None:
+            yield self._grouped()
         yield from self.indexed_sources()
         if not self.by_id and (bounds := self._id_bounds()):
             outside = _all([*self._created_bounds(), f"NOT ({_all(self._id_bounds('job_id'))})"])
             ids = f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {_all(bounds)}"
-            yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}", "id")
-        if self._names or self.which.states is not None:
-            yield self._grouped()
+            yield _by_id(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}")
 
     @property
     def out_of_order(self) -> Source | None:
         """The jobs that id bounds miss, if the filter asks for times of creation."""
         if not self.by_id or not (times := self._created_bounds()):
             return None
-        return Source(f"SELECT job_id AS target FROM mainspring_odd WHERE {_all(times)}", "id")
+        return _by_id(f"SELECT job_id AS target FROM mainspring_odd WHERE {_all(times)}")
 
     @property
     def _has_ids(self) -> bool:
@@ -288,13 +291,12 @@ class JobQuery:
 
     @property
     def source_of_ids(self) -> Source | None:
-        """A source that knows the id of each job, so that only the jobs of the page are read."""
         return self._grouped() if self._has_ids else None
 
     def _grouped(self) -> Source:
         """The jobs of the requested states, and of the requested names where an index begins with them."""
         head = f"WITH RECURSIVE {self._requested_groups(READY)}, {self._requested_groups(ENDED)}"
-        return Source(" UNION ALL ".join(self._state_arms()), "n", head)
+        return Source(" UNION ALL ".join(self._state_arms()), "n", head, "of_id" if self._has_ids else None)
 
     def _state_arms(self) -> Iterator[str]:
         if held := sorted(self._states & _HELD_STATES):
@@ -322,22 +324,31 @@ class JobQuery:
         """The number of jobs that a source leads to, at most `limit` + 1."""
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {limit + 1})"
 
-    def page_by_ids(self, source: Source) -> str:
-        """The matching jobs among the next ones of source_of_ids (nearly all match)."""
-        ahead = _all([*self._after_cursor("of_id"), *self._id_bounds("of_id")])
-        order = f"of_id {self._direction}"
-        walk = f"SELECT target FROM ({source.sql}) WHERE {ahead} ORDER BY {order} LIMIT {2 * self.limit}"
-        return self._page(walk, "n", [*self._names, *self._state_conditions(), *self._conditions], source.head)
+    def page_by_ids(self, source: Source, rows: int) -> str:
+        """The matching jobs among the next `rows` of a source that has ids: only jobs up to the last one are read."""
+        of_id = source.of_id or source.by
+        ahead = _all([*self._after_cursor(of_id), *self._id_bounds(of_id)])
+        once = "" if source.unique else "GROUP BY target"
+        walk = f"""SELECT target FROM ({source.sql}) WHERE {ahead} {once}
+            ORDER BY {of_id} {self._direction} LIMIT {rows}"""
+        return self._page(walk, source.by, [*self._names, *self._state_conditions(), *self._conditions], source.head)
 
     def sorted_page(self, source: Source) -> str:
         """The matching jobs of a source, sorted."""
+        if self.by_id and source.of_id is not None and self.out_of_order is None:
+            return self.page_by_ids(source, _NO_LIMIT)
         conditions = _all([*self._names, *self._state_conditions(), *self._conditions, *self._bounds])
         # The plus signs keep SQLite from walking through all jobs in order to avoid a sort.
         order = f"+{self.column} {self._direction}, +id {self._direction}"
-        walk = f"""SELECT n AS target FROM ({source.sql}) AS source
+        once = "" if source.unique else "DISTINCT"
+        walk = f"""SELECT n AS target FROM (SELECT {once} target FROM ({source.sql})) AS source
             CROSS JOIN mainspring_jobs ON {source.by} = source.target
             WHERE {conditions} ORDER BY {order} LIMIT :limit"""
         return self._page(walk, "n", [], source.head)
+
+
+def _by_id(sql: str, *, unique: bool = True) -> Source:
+    return Source(sql, "id", "", "target", unique)
 
 
 def _all(parts: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def _page(db: sqlite3.Connection, query: JobQuery) -> list[Row]:
     if len(found) == limit:
         return found
     if (known := query.source_of_ids) is not None:
-        found = _read(db, query, query.page_by_ids(known))
+        found = _read(db, query, query.page_by_ids(known, rows))
         if len(found) == limit:
             return found
     source, size = _smallest(db, query, query.sources(), MAX_SORTED_ROWS)
