@@ -11,7 +11,7 @@ from ...clock import micros
 from ...records.job import FINAL
 from ...records.query import Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, HELD_INDEX_SQL, SHOWN_SQL, brief_columns, end_texts, prefix_end, stored_states
-from .index_groups import ENDED, READY, RETRIED, IndexGroups
+from .index_groups import READY, RETRIED, IndexGroups, ended_groups
 from .out_of_order import earliest_id, latest_id
 
 _FINAL = frozenset(state.value for state in FINAL)
@@ -29,6 +29,8 @@ _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
 _NO_LIMIT = -1  # as a LIMIT
 # The rows of a page as one JSON text.
 AS_JSON = f"json_group_array(json_array({COLUMNS}))"
+# As many elements, for a count.
+AS_COUNTED = "json_group_array(1) AS page"
 _BRIEF_FIELDS = ", ".join(
     f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at")
 )
@@ -67,11 +69,12 @@ class JobQuery:
         self.which, self.limit, self.newest, self.brief = which, limit, newest, brief
         self.values: dict[str, Any] = {"now": now, "limit": limit}
         self.column, self.by_id = _COLUMN[sort], sort == "created"
-        self._groups = READY if sort == "due" else ENDED
         self._direction, self._sign = ("DESC", "<") if newest else ("ASC", ">")
         self._states = stored_states(which) & {"due": {"pending"}, "finished": _FINAL}.get(sort, stored_states(which))
         if which.workers is not None:
             self._states &= {"running"}
+        self._ended = ended_groups(sorted(self._states & _FINAL))
+        self._groups = READY if sort == "due" else self._ended
         named = (("queue", which.queues), ("task", which.tasks))
         self._names = [self._among(name, items) for name, items in named if items is not None]
         self._conditions = list(self._build_conditions())
@@ -182,6 +185,10 @@ class JobQuery:
         """The matching jobs among the next `rows` in the sort order."""
         return self._walk(rows) if self.by_id else self._first(rows)
 
+    def nearby_count(self, rows: int) -> str:
+        """The number of jobs of nearby_page."""
+        return f"SELECT json_array_length(page) FROM ({self.nearby_page(rows).replace(AS_JSON, AS_COUNTED, 1)})"
+
     def full_walk(self) -> str:
         """A walk along the sort order until the page is full."""
         if self.by_id:
@@ -242,7 +249,7 @@ class JobQuery:
         parts = [f"of_{name}" for name in self._names]
         if ahead:
             parts.append(f"EXISTS (SELECT 1 FROM {groups.table} WHERE {_all([groups.one, *ahead])})")
-        if groups is ENDED:
+        if "state" in groups.columns:
             parts.append(self._among("of_state", sorted(self._states & _FINAL)))
         return f"{groups.hops}, {groups.name} AS MATERIALIZED (SELECT * FROM {groups.name}_hops WHERE {_all(parts)})"
 
@@ -265,14 +272,19 @@ class JobQuery:
             error = self._among("error", which.errors)
             yield _by_id(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}")
         if self._states <= _HELD_STATES or self._shown_states in ({"expired"}, {"retrying"}):
-            yield self._grouped()
+            yield self.grouped_source()
 
     def sources(self) -> Iterator[Source]:
         """Every source that leads to all matching jobs."""
         if self._names or self.which.states is not None:
-            yield self._grouped()
+            yield self.grouped_source()
         yield from self.indexed_sources()
-        if not self.by_id and (bounds := self._id_bounds()):
+        if not self.by_id:
+            yield from self.sources_by_time()
+
+    def sources_by_time(self) -> Iterator[Source]:
+        """The jobs of the times of creation that the filter asks for, if it does."""
+        if bounds := self._id_bounds():
             outside = _all([*self._created_bounds(), f"NOT ({_all(self._id_bounds('job_id'))})"])
             ids = f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {_all(bounds)}"
             yield _by_id(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}")
@@ -291,11 +303,11 @@ class JobQuery:
 
     @property
     def source_of_ids(self) -> Source | None:
-        return self._grouped() if self._has_ids else None
+        return self.grouped_source() if self._has_ids else None
 
-    def _grouped(self) -> Source:
+    def grouped_source(self) -> Source:
         """The jobs of the requested states, and of the requested names where an index begins with them."""
-        head = f"WITH RECURSIVE {self._requested_groups(READY)}, {self._requested_groups(ENDED)}"
+        head = f"WITH RECURSIVE {self._requested_groups(READY)}, {self._requested_groups(self._ended)}"
         return Source(" UNION ALL ".join(self._state_arms()), "n", head, "of_id" if self._has_ids else None)
 
     def _state_arms(self) -> Iterator[str]:
@@ -306,7 +318,7 @@ class JobQuery:
         if "pending" in self._states:
             yield from self._pending_arms()
         if self._states & _FINAL:
-            yield f"SELECT n AS target FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
+            yield f"SELECT n AS target FROM ended CROSS JOIN {self._ended.table} WHERE {self._ended.one}"
 
     def _pending_arms(self) -> Iterator[str]:
         wanted, id = self._shown_states - _SHOWN_AS_STORED, ", id AS of_id" if self._has_ids else ""
@@ -323,6 +335,14 @@ class JobQuery:
     def size(self, source: Source, limit: int) -> str:
         """The number of jobs that a source leads to, at most `limit` + 1."""
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {limit + 1})"
+
+    def counts_of(self, source: Source, rows: int) -> str:
+        """For each shown state of the first `rows` jobs of a source: how many these are, and how many of them match."""
+        matches = _all([*self._names, *self._state_conditions(), *self._conditions])
+        once = "" if source.unique else "DISTINCT"
+        return f"""{source.head} SELECT {SHOWN_SQL}, count(*), sum({matches})
+            FROM (SELECT {once} target FROM ({source.sql}) LIMIT {rows})
+            CROSS JOIN mainspring_jobs ON {source.by} = target GROUP BY 1"""
 
     def page_by_ids(self, source: Source, rows: int) -> str:
         """The matching jobs among the next `rows` of a source that has ids: only jobs up to the last one are read."""

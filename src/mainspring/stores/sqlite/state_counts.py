@@ -1,0 +1,54 @@
+"""Counts of a filter's jobs by state, for the tabs of a list: each up to a limit, from a limited number of rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...clock import micros
+from ...records.job import SHOWN, Shown
+from ...records.query import Filter
+from .handle import SqliteHandle
+from .job_query import JobQuery
+from .lists import smallest_source
+
+# An index on a condition of the filter that leads to at most this many jobs: all of these are counted.
+MAX_COUNTED_ROWS = 10_000
+# Else so many jobs of each state are looked at, in the order of the state's index, and then the newest ones.
+WALKED_ROWS, NEAR_ROWS = 2_000, 5_000
+
+
+class SqliteStateCounts(SqliteHandle):
+    """The verb count_by_state."""
+
+    async def count_by_state(self, which: Filter, *, now: datetime, up_to: int) -> dict[Shown, int]:
+        return await self._read(lambda db: state_counts(db, which, micros(now), up_to))
+
+
+def state_counts(db: sqlite3.Connection, which: Filter, now: int, up_to: int) -> dict[Shown, int]:
+    """The number of matching jobs in each requested state, at most `up_to`; without states that need more rows."""
+    states = SHOWN if which.states is None else which.states
+    query = JobQuery(replace(which, states=None), now, up_to, None, True, "created")
+    sources = [*query.indexed_sources(), *query.sources_by_time()]
+    source, _ = smallest_source(db, query, sources, MAX_COUNTED_ROWS)
+    if source is not None:
+        rows = db.execute(query.counts_of(source, MAX_COUNTED_ROWS), query.values)
+        known = {state: matching for state, _, matching in rows}
+        return {state: min(known.get(state) or 0, up_to) for state in states}
+    found = {state: _count_state(db, replace(which, states=(state,)), now, up_to) for state in states}
+    return {state: count for state, count in found.items() if count is not None}
+
+
+def _count_state(db: sqlite3.Connection, which: Filter, now: int, up_to: int) -> int | None:
+    """None if the rows that may be looked at do not tell."""
+    query = JobQuery(which, now, up_to, None, True, "created")
+    if query.empty:
+        return 0
+    rows = db.execute(query.counts_of(query.grouped_source(), WALKED_ROWS), query.values).fetchall()
+    matching = sum(match or 0 for *_, match in rows)
+    if matching < up_to and sum(walked for _, walked, _ in rows) == WALKED_ROWS:
+        near = db.execute(query.nearby_count(NEAR_ROWS), query.values).fetchone()[0]
+        return up_to if near >= up_to else None
+    return min(matching, up_to)
