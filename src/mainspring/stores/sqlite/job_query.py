@@ -29,8 +29,6 @@ _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
 _NO_LIMIT = -1  # as a LIMIT
 # The rows of a page as one JSON text.
 AS_JSON = f"json_group_array(json_array({COLUMNS}))"
-# As many elements, for a count.
-AS_COUNTED = "json_group_array(1) AS page"
 _BRIEF_FIELDS = ", ".join(
     f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at")
 )
@@ -166,7 +164,7 @@ class JobQuery:
             f"(key >= {self._bind(f'schedule:{name}:')} AND key < {self._bind(f'schedule:{name};')})"  # ";" follows ":"
             for name in self.which.schedules or ()
         ]
-        return f"SELECT job_id FROM mainspring_keys WHERE {' OR '.join(spans) or '0'}"
+        return " OR ".join(spans) or "0"
 
     def _prefixed(self) -> str:
         prefix = self.which.key_prefix or ""
@@ -184,10 +182,6 @@ class JobQuery:
     def nearby_page(self, rows: int) -> str:
         """The matching jobs among the next `rows` in the sort order."""
         return self._walk(rows) if self.by_id else self._first(rows)
-
-    def nearby_count(self, rows: int) -> str:
-        """The number of jobs of nearby_page."""
-        return f"SELECT json_array_length(page) FROM ({self.nearby_page(rows).replace(AS_JSON, AS_COUNTED, 1)})"
 
     def full_walk(self) -> str:
         """A walk along the sort order until the page is full."""
@@ -267,7 +261,8 @@ class JobQuery:
             span = self._prefixed().format("key")
             yield _by_id(f"SELECT job_id AS target FROM mainspring_keys WHERE {span}", unique=False)
         if which.schedules is not None:
-            yield _by_id(f"SELECT job_id AS target FROM ({self._scheduled()})", unique=False)
+            keys = f"SELECT job_id AS target FROM mainspring_keys WHERE {self._scheduled()}"
+            yield _by_id(keys, unique=False)
         if which.errors is not None:
             error = self._among("error", which.errors)
             yield _by_id(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}")
@@ -288,6 +283,21 @@ class JobQuery:
             outside = _all([*self._created_bounds(), f"NOT ({_all(self._id_bounds('job_id'))})"])
             ids = f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {_all(bounds)}"
             yield _by_id(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}")
+
+    def near_source(self, rows: int, *, newest: bool) -> Source:
+        """The newest or oldest `rows` jobs in an order in which matching jobs are near each other."""
+        way = "DESC" if newest else "ASC"
+        if self.which.schedules is not None or self.which.key_prefix is not None:
+            keys = self._prefixed().format("key") if self.which.schedules is None else self._scheduled()
+            return _by_id(
+                f"SELECT job_id AS target FROM mainspring_keys WHERE {keys} ORDER BY key {way} LIMIT {rows}",
+                unique=False,
+            )
+        if self.which.tags:
+            tag = f"tag = {self._bind(self.which.tags[0])}"
+            return _by_id(f"SELECT job_id AS target FROM mainspring_tags WHERE {tag} ORDER BY 1 {way} LIMIT {rows}")
+        ahead = _all(self._id_bounds())
+        return _by_id(f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {ahead} ORDER BY id {way} LIMIT {rows}")
 
     @property
     def out_of_order(self) -> Source | None:

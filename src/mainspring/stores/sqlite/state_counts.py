@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -11,13 +12,13 @@ from ...clock import micros
 from ...records.job import SHOWN, Shown
 from ...records.query import Filter
 from .handle import SqliteHandle
-from .job_query import JobQuery
+from .job_query import JobQuery, Source
 from .lists import smallest_source
 
 # An index on a condition of the filter that leads to at most this many jobs: all of these are counted.
 MAX_COUNTED_ROWS = 10_000
-# Else so many jobs of each state are looked at, in the order of the state's index, and then the newest ones.
-WALKED_ROWS, NEAR_ROWS = 2_000, 5_000
+# Else so many jobs at both ends of an order in which matching jobs are near, and then so many of each other state.
+NEAR_ROWS, STATE_ROWS = 5_000, 1_000
 
 
 class SqliteStateCounts(SqliteHandle):
@@ -34,11 +35,23 @@ def state_counts(db: sqlite3.Connection, which: Filter, now: int, up_to: int) ->
     sources = [*query.indexed_sources(), *query.sources_by_time()]
     source, _ = smallest_source(db, query, sources, MAX_COUNTED_ROWS)
     if source is not None:
-        rows = db.execute(query.counts_of(source, MAX_COUNTED_ROWS), query.values)
-        known = {state: matching for state, _, matching in rows}
-        return {state: min(known.get(state) or 0, up_to) for state in states}
-    found = {state: _count_state(db, replace(which, states=(state,)), now, up_to) for state in states}
+        exact = _count(db, query, source, MAX_COUNTED_ROWS)
+        return {state: min(exact[state], up_to) for state in states}
+    near = Counter[str]()
+    if sources or which.tags or which.key_prefix is not None:
+        for newest in (True, False):
+            near |= _count(db, query, query.near_source(NEAR_ROWS, newest=newest), NEAR_ROWS)
+    found = {
+        state: up_to if near[state] >= up_to else _count_state(db, replace(which, states=(state,)), now, up_to)
+        for state in states
+    }
     return {state: count for state, count in found.items() if count is not None}
+
+
+def _count(db: sqlite3.Connection, query: JobQuery, source: Source, rows: int) -> Counter[str]:
+    """The matching jobs among the first `rows` of a source, by shown state."""
+    found = db.execute(query.counts_of(source, rows), query.values)
+    return Counter({state: matching or 0 for state, _, matching in found})
 
 
 def _count_state(db: sqlite3.Connection, which: Filter, now: int, up_to: int) -> int | None:
@@ -46,9 +59,7 @@ def _count_state(db: sqlite3.Connection, which: Filter, now: int, up_to: int) ->
     query = JobQuery(which, now, up_to, None, True, "created")
     if query.empty:
         return 0
-    rows = db.execute(query.counts_of(query.grouped_source(), WALKED_ROWS), query.values).fetchall()
+    rows = db.execute(query.counts_of(query.grouped_source(), STATE_ROWS), query.values).fetchall()
     matching = sum(match or 0 for *_, match in rows)
-    if matching < up_to and sum(walked for _, walked, _ in rows) == WALKED_ROWS:
-        near = db.execute(query.nearby_count(NEAR_ROWS), query.values).fetchone()[0]
-        return up_to if near >= up_to else None
-    return min(matching, up_to)
+    more = sum(walked for _, walked, _ in rows) == STATE_ROWS
+    return None if matching < up_to and more else min(matching, up_to)
