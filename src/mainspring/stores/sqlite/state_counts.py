@@ -17,7 +17,7 @@ from .lists import smallest_source
 
 # An index on a condition of the filter that leads to at most this many jobs: all of these are counted.
 MAX_COUNTED_ROWS = 10_000
-# Else so many jobs at both ends of an order in which matching jobs are near, and then so many of each other state.
+# Else this number of jobs at both ends of an order in which matching jobs are near, then STATE_ROWS of each state.
 NEAR_ROWS, STATE_ROWS = 5_000, 1_000
 
 
