@@ -258,7 +258,8 @@ class TestSteps(Dated):
             await store.migrate(1)
             before = self.indexes()
             await store.migrate()
-            assert len(self.indexes()) == len(before) - 1
+            later = [sql for sql in self.indexes() if "mainspring_finished_ended" not in sql]
+            assert (len(later), len(self.indexes())) == (len(before) - 1, len(before))
             await store.migrate(1)
             assert self.indexes() == before
 
