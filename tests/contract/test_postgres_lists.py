@@ -10,7 +10,7 @@ from crowd import FILTERS, SORTS, check, gather
 
 from mainspring.errors import StoreUnavailable
 from mainspring.records.job import Action, NewJob
-from mainspring.records.query import Filter, Sort
+from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import count, job_query, lists, pool
@@ -84,6 +84,29 @@ class TestWays(Served):
             jobs = await gather(store)
             for newest in (False, True):
                 await check(store, jobs, newest)
+
+    @pytest.mark.parametrize("newest", [True, False])
+    async def test_pages_over_many_days_have_every_job_once_in_order(self, newest: bool) -> None:
+        ids = [f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7000-8000-000000000001" for ms in self.days(40)] + ["by-hand", "~"]
+        async with self.opened() as store:
+            await put(store, *(new_job(id=id, tags=("t",)) for id in ids))
+            await act(store, Action.CANCEL, *ids[::3], ids[-1])
+            for which in (Filter(tags=("t",)), Filter(states=("cancelled",)), Filter(states=("pending", "cancelled"))):
+                expected = {*ids[::3], ids[-1]} if which.states == ("cancelled",) else ids
+                assert await self.paged(store, which, newest) == sorted(expected, reverse=newest)
+
+    def days(self, count: int) -> list[int]:
+        """Milliseconds of an instant of each of the last days."""
+        return [int(NOW.timestamp() * 1000) - n * 86_400_000 for n in range(count)]
+
+    async def paged(self, store: Store, which: Filter, newest: bool) -> list[str]:
+        found: list[str] = []
+        while True:
+            after = Cursor(found[-1]) if found else None
+            page = await store.jobs(which, now=NOW, limit=4, after=after, newest=newest)
+            if not page:
+                return found
+            found += [job.id for job in page]
 
     @pytest.mark.parametrize("counted", [-1, 20_000], ids=["hops", "read"])
     async def test_dead_groups_are_the_same_by_full_read_and_by_index_hops(

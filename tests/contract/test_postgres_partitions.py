@@ -245,9 +245,9 @@ class TestSteps(Dated):
             jobs = await all_jobs(store)
             runs = [await store.executions(job.id) for job in jobs]
             for _ in range(2):
-                assert await store.migrate(1) == [3, 2, 1]
+                assert await store.migrate(1) == [4, 3, 2, 1]
                 assert await all_jobs(store) == jobs
-                assert await store.migrate() == [2, 3, 4]
+                assert await store.migrate() == [2, 3, 4, 5]
                 assert await all_jobs(store) == jobs
                 assert [await store.executions(job.id) for job in jobs] == runs
             assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5
@@ -258,7 +258,8 @@ class TestSteps(Dated):
             await store.migrate(1)
             before = self.indexes()
             await store.migrate()
-            assert len(self.indexes()) == len(before) - 1
+            later = [sql for sql in self.indexes() if "mainspring_finished_ended" not in sql]
+            assert (len(later), len(self.indexes())) == (len(before) - 1, len(before))
             await store.migrate(1)
             assert self.indexes() == before
 

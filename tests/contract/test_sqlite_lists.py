@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from crowd import FILTERS, SORTS, check, gather
 
-from mainspring.records.job import Action
+from mainspring.records.job import SHOWN, Action
 from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.sqlite import lists
+from mainspring.stores.sqlite import lists, overview, state_counts
 from mainspring.stores.sqlite.job_query import JobQuery
 from mainspring.stores.sqlite.lists import job_page
 from mainspring.testing.contract.build import NOW, act, later, new_job, put
@@ -46,7 +46,7 @@ async def test_every_list_uses_an_index(tmp_path: Path, name: str, sort: Sort) -
             return
         sources = list(query.sources())
         ways = [query.nearby_page(9), query.full_walk(), *map(query.sorted_page, sources)]
-        ways += [] if query.scheduled_source is None else [query.scheduled_page(query.scheduled_source)]
+        ways += [] if query.source_of_ids is None else [query.page_by_ids(query.source_of_ids, 9)]
         for plan in plans(tmp_path, *((sql, query.values) for sql in ways)):
             assert "SCAN mainspring_jobs\n" not in f"{plan}\n"
             assert "SCAN mainspring_jobs USING INDEX sqlite_autoindex" not in plan
@@ -156,3 +156,34 @@ async def test_page_larger_than_sqlite_allows_is_read_row_by_row(tmp_path: Path)
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
         rows = job_page(db, Filter(), US, 50, None, False, "created")
     assert [row[0] for row in rows] == [job.id for job in large]
+
+
+@pytest.mark.parametrize(("counted", "state_rows"), [(10_000, 1_000), (-1, 1_000), (-1, 3)], ids=["few", "each", "cut"])
+async def test_counts_by_state_are_those_of_the_list_or_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: int, state_rows: int
+) -> None:
+    monkeypatch.setattr(state_counts, "MAX_COUNTED_ROWS", counted)
+    monkeypatch.setattr(state_counts, "STATE_ROWS", state_rows)
+    monkeypatch.setattr(state_counts, "NEAR_ROWS", state_rows)
+    left_out = 0
+    async with opened(tmp_path) as store:
+        await gather(store)
+        for which in FILTERS.values():
+            found = await store.count_by_state(which, now=NOW, up_to=2)  # type: ignore[attr-defined]
+            jobs = await store.jobs(which, now=NOW, limit=10_000)
+            for state in which.states or SHOWN:
+                true = sum(job.shown(NOW) == state for job in jobs)
+                assert found.get(state, min(true, 2)) == min(true, 2), (which, state)
+            left_out += len(which.states or SHOWN) - len(found)
+    assert (left_out > 0) == (state_rows < 1_000)
+
+
+async def test_many_ready_jobs_are_estimated_from_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "MAX_COUNTED_ROWS", 100)
+    async with opened(tmp_path) as store:
+        for queue in ("a", "b"):
+            await put(store, *(new_job(queue=queue) for _ in range(1_500)))
+        await put(store, *(new_job(queue="c") for _ in range(7)))
+        found = {queue.name: queue.pending for queue in (await store.overview(now=later(1))).queues}
+    assert found["c"] == 7
+    assert all(1_300 <= found[name] <= 1_700 for name in ("a", "b"))

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..clock import Clock
 from ..records.job import FINAL, SHOWN, Shown
-from ..records.query import Filter
+from ..records.query import Filter, Sort
 from ..records.queue import Queue
-from ..store import Store
+from ..store import CountingStore, Store
 
 # Jobs counted per state, and seconds after which no further state is counted.
 MAX_COUNTED_JOBS = 100
 MAX_SECONDS = 1.0
 _UNFINISHED_SHOWN: tuple[Shown, ...] = tuple(state for state in SHOWN if state not in FINAL)
+# States of jobs that have all ended; an expired one may not have been found by a claim yet.
+_ENDED: set[Shown] = {"completed", "dead", "cancelled"}
 # States whose counts a queue has.
 _QUEUE_STATES: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
 
@@ -37,6 +40,11 @@ async def filtered_counts(store: Store, which: Filter, clock: Clock) -> Filtered
     counts = _by_queue(which, (await store.overview(now=now, finished=False)).queues) if _of_queues_only(which) else {}
     which = replace(which, states=None).by_error()
     counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
+    if store.capabilities.counts:
+        rest = tuple(state for state in SHOWN if state not in counts)
+        some = cast(CountingStore, store)
+        counts |= await some.count_by_state(replace(which, states=rest), now=now, up_to=MAX_COUNTED_JOBS)
+        return FilteredCounts(counts={state: counts[state] for state in SHOWN if state in counts})
     if not counts:
         counts = await _count_few(store, which, now)
     for state in SHOWN:
@@ -72,6 +80,9 @@ async def _count_few(store: Store, which: Filter, now: datetime) -> dict[Shown, 
 
 
 async def _count(store: Store, which: Filter, now: datetime) -> int:
-    # Unfinished jobs are among the newest, finished ones among the oldest: in that order the scan is short.
-    newest = not set(which.states or ()) <= FINAL
-    return len(await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, newest=newest, brief=True))
+    # In these orders a scan is short: stores have the jobs of a final state together in order of their end.
+    by_end = bool(which.states) and set(which.states or ()) <= _ENDED and which.created_after is which.created_before
+    sort: Sort = "finished" if by_end else "created"
+    # Unfinished jobs are among the newest, finished ones among the oldest.
+    newest = by_end or not set(which.states or ()) <= FINAL
+    return len(await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, newest=newest, sort=sort, brief=True))

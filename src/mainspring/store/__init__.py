@@ -7,8 +7,11 @@ prove, and a test checks that every sentence is proved and every cited number ex
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Protocol
 
+from ..records.job import Shown
+from ..records.query import Filter
 from .jobs import JobStore, Topic
 from .life import Capabilities, Listening, StoreLife
 from .operators import OperatorStore
@@ -21,6 +24,7 @@ from .transaction import Transaction
 __all__ = [
     "AuditStore",
     "Capabilities",
+    "CountingStore",
     "DocumentStore",
     "FeedStore",
     "JobStore",
@@ -82,6 +86,17 @@ class TransactionalStore(Store, Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction that is rolled back at the end of the block unless it was committed."""
+        ...
+
+
+class CountingStore(Store, Protocol):
+    """A store that counts a filter's jobs by state in one call: `capabilities.counts`."""
+
+    async def count_by_state(self, which: Filter, *, now: datetime, up_to: int) -> dict[Shown, int]:
+        """The number of matching jobs in each state of the filter (None: in each state) at `now`, at most `up_to`.
+
+        The work is bounded: a state whose jobs would take more is left out.
+        """
         ...
 
 

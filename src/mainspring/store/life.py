@@ -30,6 +30,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """It is a ScriptedStore."""
     no_scripts: str = ""
     """Why it is no ScriptedStore, as a message. It has a default."""
+    counts: bool = False
+    """It is a CountingStore."""
     in_process: bool = False
     """It works in this process, so it does not work while Python does."""
     remote: bool = False

@@ -14,14 +14,10 @@ WITH RECURSIVE groups AS (
             WHERE true ORDER BY run_at ASC, id ASC LIMIT $1::bigint;
 
 -- walk along the groups of finished jobs
-WITH RECURSIVE groups AS (
-        (SELECT task, queue, state FROM mainspring_finished WHERE true ORDER BY task, queue, state LIMIT 1)
-        UNION ALL
-        SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT task, queue, state FROM mainspring_finished
-            WHERE true AND (task, queue, state) > (groups.task, groups.queue, groups.state) ORDER BY task, queue, state LIMIT 1) AS hop), edge AS MATERIALIZED (SELECT (SELECT heads.at FROM groups AS one
+WITH groups AS (SELECT unnest($3::text[]) AS state), edge AS MATERIALIZED (SELECT (SELECT heads.at FROM groups AS one
             CROSS JOIN LATERAL (
-                SELECT finished_at AS at FROM mainspring_finished WHERE task = one.task AND queue = one.queue AND state = one.state AND state = ANY($2::text[]) ORDER BY finished_at DESC LIMIT (SELECT 2 * $1::bigint / greatest(count(*), 1) + 1 FROM groups AS one WHERE one.state = ANY($3::text[]))) AS heads
-            WHERE one.state = ANY($4::text[]) ORDER BY heads.at DESC OFFSET $1::bigint - 1 LIMIT 1) AS at) SELECT id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress FROM ((SELECT * FROM ((SELECT job.* FROM groups AS one CROSS JOIN edge CROSS JOIN LATERAL (SELECT id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress, error, tags, schedule FROM mainspring_finished WHERE task = one.task AND queue = one.queue AND state = one.state AND state = ANY($2::text[]) AND finished_at >= coalesce(edge.at, -4611686018427387904) ORDER BY finished_at DESC, id DESC LIMIT $1::bigint) AS job WHERE one.state = ANY($5::text[]))) AS job ORDER BY finished_at DESC, id DESC LIMIT $1::bigint)) AS job
+                SELECT finished_at AS at FROM mainspring_finished WHERE state = one.state AND state = ANY($2::text[]) ORDER BY finished_at DESC LIMIT (SELECT 2 * $1::bigint / greatest(count(*), 1) + 1 FROM groups AS one WHERE true)) AS heads
+            WHERE true ORDER BY heads.at DESC OFFSET $1::bigint - 1 LIMIT 1) AS at) SELECT id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress FROM ((SELECT * FROM ((SELECT job.* FROM groups AS one CROSS JOIN edge CROSS JOIN LATERAL (SELECT id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress, error, tags, schedule FROM mainspring_finished WHERE state = one.state AND state = ANY($2::text[]) AND finished_at >= coalesce(edge.at, -4611686018427387904) ORDER BY finished_at DESC, id DESC LIMIT $1::bigint) AS job WHERE true)) AS job ORDER BY finished_at DESC, id DESC LIMIT $1::bigint)) AS job
             WHERE true ORDER BY finished_at DESC, id DESC LIMIT $1::bigint;
 
 -- nearby page of brief jobs

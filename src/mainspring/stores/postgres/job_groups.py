@@ -11,14 +11,14 @@ FINISHED: Table = "mainspring_finished"
 READY = "crashes < 2 AND NOT parked"
 
 
-def hops(table: Table, columns: str, when: str = "true") -> str:
-    """A recursive CTE `groups` of all combinations of values, by hops along the index: the cost is the number of
+def hops(table: Table, columns: str, when: str = "true", name: str = "groups") -> str:
+    """A recursive CTE of this name of all combinations of values, by hops along the index: the cost is the number of
     groups, not of jobs."""
-    here = ", ".join(f"groups.{name}" for name in columns.split(", "))
-    return f"""RECURSIVE groups AS (
+    here = ", ".join(f"{name}.{column}" for column in columns.split(", "))
+    return f"""RECURSIVE {name} AS (
         (SELECT {columns} FROM {table} WHERE {when} ORDER BY {columns} LIMIT 1)
         UNION ALL
-        SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT {columns} FROM {table}
+        SELECT hop.* FROM {name} CROSS JOIN LATERAL (SELECT {columns} FROM {table}
             WHERE {when} AND ({columns}) > ({here}) ORDER BY {columns} LIMIT 1) AS hop)"""
 
 

@@ -17,6 +17,8 @@ from .jobs import ALL_COLUMNS
 MAX_INDEXED_ROWS = 500
 # If any index leads to at most this many jobs, these are sorted.
 MAX_SORTED_ROWS = 10_000
+# The limit instead of MAX_SORTED_ROWS if no completed jobs are requested: a walk past these takes longer than sorting.
+MAX_FAILED_ROWS = 40_000
 # The limit instead of MAX_SORTED_ROWS if the index alone answers the query.
 MAX_INDEX_ONLY_ROWS = 200_000
 
@@ -36,6 +38,10 @@ _TIME = "lpad(to_hex(created_at / 1000), 12, '0')"
 _OUT_OF_ORDER = f"left(id, 10) <> left({_TIME}, 8) || '-' || substr({_TIME}, 9, 1)"
 _UNIT_MICROSECONDS, _MAX_UNITS = 4_096_000, 2**36
 _NAMES = ("queue", "task")
+
+Window = tuple[str | None, str | None]
+"""A range of ids: from the first one, which is in it, to before the second one."""
+EVERYTHING: Window = None, None
 _VALUE = re.compile("@([0-9]+)@")
 
 
@@ -52,6 +58,7 @@ class PostgresJobQuery:
         newest: bool,
         sort: Sort,
         brief: bool = False,
+        window: Window = EVERYTHING,
     ) -> None:
         self.table: Table = table
         self._columns = _BRIEF if brief else COLUMNS
@@ -73,13 +80,17 @@ class PostgresJobQuery:
         }
         self._states = self._possible_states()
         # Conditions that bound the walk along the order; all others follow.
-        self._bounds = self._build_bounds(after, sign)
+        ends = zip((">=", "<"), window, strict=True)
+        self._window = [f"id {sign} {self.bind(id, 'text')}" for sign, id in ends if id is not None]
+        self._bounds = [*self._build_bounds(after, sign), *self._window]
         self._id_bounds = self._build_id_bounds()
         self._row_conditions = [
             *(part for name, part in self._equal.items() if name not in _NAMES),
             *self._build_conditions(),
         ]
         self._names = [part for name, part in self._equal.items() if name in _NAMES]
+        # Finished jobs are in the groups of one index by task and queue, and of another one by state alone.
+        self._groups_by_state = self._unnamed = table is FINISHED and not self._names
         self._conditions = [*self._names, *self._row_conditions]
 
     def bind(self, value: Any, kind: str) -> str:
@@ -173,6 +184,8 @@ class PostgresJobQuery:
     def ordered(self) -> bool:
         """Whether the sort order itself leads to the page: there are no conditions but on the groups."""
         which = self.which
+        if self.table is FINISHED and not self._by_id and self._names:
+            return False
         if which.ids is not None or which.tags or which.workers is not None or which.key_prefix is not None:
             return False
         if which.errors is not None or which.schedules is not None or which.ends is not None:
@@ -187,11 +200,22 @@ class PostgresJobQuery:
         """Whether the filter can match only few jobs: given ids, or running jobs."""
         return self.which.ids is not None or (self.table is JOBS and self._shown_states() == {"running"})
 
+    def fills(self, rows: Sequence[Any]) -> bool:
+        """Whether these rows are a full page."""
+        return len(rows) == self._limit
+
+    def size_of_walk(self, most: int) -> str:
+        """The number of jobs that a walk along the order may meet, at most `most` + 1."""
+        return f"SELECT count(*) FROM (SELECT FROM {self.table} WHERE {_all(self._bounds)} LIMIT {most + 1}) AS ahead"
+
     def nearby_page(self, reach: int) -> str:
         """The matching jobs among the next `reach` in the sort order."""
         if self._by_id:
             return self._page(self._walk(self._bounds, str(reach)), self._conditions)
-        return self._first(self._bounds, str(reach // 2), self._conditions)
+        self._groups_by_state = self.table is FINISHED
+        page = self._first(self._bounds, str(reach // 2), self._conditions)
+        self._groups_by_state = self._unnamed
+        return page
 
     def full_walk(self) -> str:
         """A walk along the sort order until the page is full."""
@@ -220,7 +244,7 @@ class PostgresJobQuery:
     def _first(self, parts: list[str], rows: str, rest: list[str]) -> str:
         """The matching jobs among the first `rows` of the merged groups. A prefix of each group, from the index alone,
         yields the `edge`: up to it the groups together have `rows` jobs, so no group is read beyond it."""
-        mine, way = _all([GROUP[self.table], *parts]), self._direction
+        mine, way = _all([self._group, *parts]), self._direction
         share = f"(SELECT 2 * {rows} / greatest(count(*), 1) + 1 FROM groups AS one WHERE {self._requested_groups()})"
         head = f"""WITH {self._hops()}, edge AS MATERIALIZED (SELECT (SELECT heads.at FROM groups AS one
             CROSS JOIN LATERAL (
@@ -236,24 +260,38 @@ class PostgresJobQuery:
         return f"(SELECT {ALL_COLUMNS} FROM {self.table} WHERE {_all(parts)} ORDER BY {self._order} LIMIT {rows})"
 
     def _groups(self, parts: list[str], rows: str, least: str = "") -> list[str]:
-        arm = self._arm([GROUP[self.table], *parts, *([least] if least else [])], rows)
+        arm = self._arm([self._group, *parts, *([least] if least else [])], rows)
         edge = "CROSS JOIN edge " if least else ""
         arms = [
             f"(SELECT job.* FROM groups AS one {edge}CROSS JOIN LATERAL {arm} AS job WHERE {self._requested_groups()})"
         ]
         return arms if self.table is FINISHED else [*arms, self._arm([_SUSPECT, *self._names, *parts], rows)]
 
+    @property
+    def _group(self) -> str:
+        """SQL condition that selects the jobs of the group `one`."""
+        return "state = one.state" if self._groups_by_state else GROUP[self.table]
+
     def _hops(self) -> str:
         """The CTE of groups, from the first to the last requested name if the index begins with that column."""
+        if self._groups_by_state:
+            return f"groups AS (SELECT unnest({self.bind(sorted(self._states), 'text[]')}) AS state)"
         columns, when = GROUP_COLUMNS[self.table]
         names = self.which.queues if self.table is JOBS else self.which.tasks
         if names:
             lead = columns.split(", ")[0]
             when += f" AND {lead} >= {self.bind(min(names), 'text')} AND {lead} <= {self.bind(max(names), 'text')}"
+        if self.table is FINISHED and self.which.queues is not None:
+            # Each hop searches all partitions: only tasks are searched for, and each may have any requested group.
+            queues, states = (self.bind(list(some), "text[]") for some in (self.which.queues, sorted(self._states)))
+            return f"""{hops(FINISHED, "task", when, "tasks")}, groups AS (SELECT task, queue, state FROM tasks
+                CROSS JOIN unnest({queues}) AS queue CROSS JOIN unnest({states}) AS state)"""
         return hops(self.table, columns, when)
 
     def _requested_groups(self) -> str:
         """SQL condition that selects the requested groups."""
+        if self._groups_by_state:
+            return "true"
         parts = [f"one.{part}" for part in self._names]
         if self.table is FINISHED and self.which.states is not None:
             parts.append(f"one.state = ANY({self.bind(sorted(self._states), 'text[]')})")
@@ -275,7 +313,7 @@ class PostgresJobQuery:
         for arms in self._small_index_sources() if small_only else self._sources():
             columns = f"id, {self.at}::bigint AS at, {matches} AS matches"
             found = " UNION ALL ".join(
-                f"(SELECT {columns} FROM {self.table} WHERE {arm} LIMIT {max_rows + 1})"
+                f"(SELECT {columns} FROM {self.table} WHERE {_all([arm, *self._window])} LIMIT {max_rows + 1})"
                 if isinstance(arm, str)
                 else self._grouped(arm[0], columns)
                 for arm in arms
@@ -292,12 +330,14 @@ class PostgresJobQuery:
 
     @property
     def _max_sorted_rows(self) -> int:
+        if self.table is FINISHED and not self._states & {"completed"}:
+            return MAX_FAILED_ROWS
         index_only = self._by_id and self.table is JOBS and not self._row_conditions
         return MAX_INDEX_ONLY_ROWS if index_only else MAX_SORTED_ROWS
 
     def _grouped(self, more: str, columns: str) -> str:
         return f"""(SELECT job.* FROM groups AS one CROSS JOIN LATERAL (SELECT {columns} FROM {self.table}
-            WHERE {GROUP[self.table]} AND {more}) AS job WHERE {self._requested_groups()})"""
+            WHERE {_all([self._group, more, *self._window])}) AS job WHERE {self._requested_groups()})"""
 
     def _small_index_sources(self) -> Iterator[list[str | tuple[str]]]:
         """Conditions with an index of their own, which returns its first rows at once."""
@@ -323,9 +363,12 @@ class PostgresJobQuery:
         groups: list[str | tuple[str]] = [(due,), *(_all([part, *self._names]) for part in rest)]
         if self._names:
             yield groups
+        failed = self.table is FINISHED and not self._states & {"completed"}
+        if failed and not self._names:
+            yield groups
         if which.tags:  # a bitmap, complete before the first row, yet faster than all jobs of a final state
             yield [f"tags @> {self.bind(list(which.tags), 'text[]')}"]
-        if not self._names and (scheduled or (self.table is FINISHED and which.states is not None)):
+        if not self._names and (scheduled or (self.table is FINISHED and which.states is not None and not failed)):
             yield groups
         if self._id_bounds:
             yield [_all([*self._id_bounds, *self._created_bounds()]), _all(self._out_of_order_conditions())]

@@ -5,11 +5,14 @@ A page is searched in each table in this order (see _page); job_query.py has the
 2. An index on a condition leads to at most MAX_INDEXED_ROWS jobs: these are sorted.
 3. The page is among the next NEAR_ROWS jobs in the sort order, or the next FAR_ROWS if these hold a part of it.
 4. An index leads to at most MAX_SORTED_ROWS jobs: these are sorted. Otherwise a walk goes on until the page is full.
+
+In order of creation, finished jobs are searched in this way window by window: a day, then more days, then all others.
+An id begins with its time, so a window is a range of ids, for which the server plans and reads few partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -18,12 +21,16 @@ from ...records.job import Job
 from ...records.query import Cursor, Filter, Sort
 from ..rows import job_of
 from .handle import PostgresHandle
-from .job_groups import FINISHED, JOBS
-from .job_query import PostgresJobQuery
+from .id_windows import id_after, micros_of_id, windows_of
+from .job_groups import FINISHED, JOBS, Table
+from .job_query import EVERYTHING, PostgresJobQuery, Window
 from .pool import Session
 
 NEAR_ROWS = 5_000
 FAR_ROWS = 20_000
+# Makes the query of a page: for a table, and for a window of it.
+MakeQuery = Callable[..., PostgresJobQuery]
+_FIRST_ID = "SELECT id FROM mainspring_finished ORDER BY id LIMIT 1"
 
 
 class PostgresLists(PostgresHandle):
@@ -56,17 +63,62 @@ async def job_page(
     brief: bool = False,
 ) -> list[Any]:
     """A page of matching jobs, as rows of COLUMNS."""
-    tables = {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]
-    found: dict[str, Any] = {}
-    for table in tables:
-        rows = await _page(db, PostgresJobQuery(table, which, now, limit, after, newest, sort, brief), limit)
-        found.update({row[0]: row for row in rows})
-    if len(tables) == 1:
-        return list(found.values())
+
+    def query(table: Table, window: Window = EVERYTHING) -> PostgresJobQuery:
+        return PostgresJobQuery(table, which, now, limit, after, newest, sort, brief, window)
+
+    if sort != "created":
+        return await _page(db, query(JOBS if sort == "due" else FINISHED), limit)
+    if newest:
+        unfinished = await _page(db, query(JOBS), limit)
+        ended = await _ended(db, query, limit, await _windows(db, query(FINISHED), newest, after, now, unfinished))
+    else:
+        ended = await _ended(db, query, limit, await _windows(db, query(FINISHED), newest, after, now, []))
+        unfinished = await _unfinished_up_to(db, query, limit, ended)
+    found = {row[0]: row for row in (*unfinished, *ended)}
     return [found[id] for id in sorted(found, reverse=newest)][:limit]
 
 
-async def _page(db: Session, query: PostgresJobQuery, limit: int) -> list[Any]:
+async def _ended(db: Session, query: MakeQuery, limit: int, windows: Iterable[Window]) -> list[Any]:
+    found: list[Any] = []
+    for n, window in enumerate(windows):
+        # If the windows before had few of them, they are far between: a walk past the next jobs would be for nothing.
+        found += await _page(db, query(FINISHED, window), limit, sparse=n > 0 and len(found) < limit // 4)
+        if len(found) >= limit:
+            break
+    return found
+
+
+async def _unfinished_up_to(db: Session, query: MakeQuery, limit: int, ended: Sequence[Any]) -> list[Any]:
+    """The first unfinished jobs; only up to the last one of a full page of finished jobs, if these are few."""
+    if len(ended) >= limit:
+        earlier = query(JOBS, (None, id_after(ended[limit - 1][0])))
+        if earlier.empty:
+            return []
+        if await db.value(*_bound(earlier, earlier.size_of_walk(NEAR_ROWS))) <= NEAR_ROWS:
+            return await _rows(db, earlier, earlier.full_walk())
+    return await _page(db, query(JOBS), limit)
+
+
+async def _windows(
+    db: Session, query: PostgresJobQuery, newest: bool, after: Cursor | None, now: int, unfinished: Sequence[Any]
+) -> Iterable[Window]:
+    """The windows in which finished jobs are searched; none beyond the last one of a full page of unfinished jobs."""
+    which = query.which
+    if query.empty:
+        return ()
+    if which.ids is not None or query.ordered:
+        return (EVERYTHING,)
+    bound = which.created_before if newest else which.created_after
+    anchor = now if bound is None else micros(bound)
+    if after is not None:
+        anchor = micros_of_id(after.id, anchor)
+    elif not newest and bound is None and (first := await db.value(_FIRST_ID)) is not None:
+        anchor = micros_of_id(first, now)
+    return windows_of(newest, anchor, unfinished[-1][0] if query.fills(unfinished) else None)
+
+
+async def _page(db: Session, query: PostgresJobQuery, limit: int, *, sparse: bool = False) -> list[Any]:
     if query.empty:
         return []
     if query.ordered:
@@ -74,7 +126,7 @@ async def _page(db: Session, query: PostgresJobQuery, limit: int) -> list[Any]:
         return await _rows(db, query, query.full_walk())
     if (found := await _page_by_small_index(db, query)) is not None:
         return found
-    if not query.always_few and (found := await _page_nearby(db, query, limit)) is not None:
+    if not (sparse or query.always_few) and (found := await _page_nearby(db, query, limit)) is not None:
         return found
     if (found := await _page_by_index(db, query, query.indexed_pages(small_only=False))) is not None:
         return found
@@ -116,5 +168,9 @@ async def _page_by_index(db: Session, query: PostgresJobQuery, pages: Iterable[t
 
 
 async def _rows(db: Session, query: PostgresJobQuery, sql: str) -> list[Any]:
+    return await db.rows(*_bound(query, sql))
+
+
+def _bound(query: PostgresJobQuery, sql: str) -> tuple[Any, ...]:
     text, values = query.bound(sql)
-    return await db.rows(text, *values)
+    return text, *values

@@ -360,3 +360,11 @@ BEGIN
     RETURN QUERY SELECT * FROM mainspring_finished AS job
         WHERE job.idempotency_key = ANY(keys) AND job.idempotency_key IS NOT NULL AND job.state = 'completed';
 END $$;
+
+-- up 5, for 1
+-- For lists of finished jobs without a queue or task: hops through the groups of mainspring_finished_order search the
+-- partition of each day for each queue, task and state.
+CREATE INDEX mainspring_finished_ended ON mainspring_finished (state, finished_at);
+
+-- down 5
+DROP INDEX mainspring_finished_ended;

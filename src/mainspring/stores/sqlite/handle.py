@@ -65,6 +65,7 @@ class SqliteHandle:
             newest_schema=migrations.newest,
             transactions=True,
             in_process=True,
+            counts=True,
             no_scripts="migrations of a SQLite file need this library: run mainspring migrate up",
         )
         self._clock = clock or SystemClock()

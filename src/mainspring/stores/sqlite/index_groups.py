@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -40,5 +41,14 @@ class IndexGroups(NamedTuple):
 
 READY = IndexGroups("ready", "mainspring_jobs_ready", ("queue", "task", "rank"), "state = 'pending' AND crashes < 2")
 ENDED = IndexGroups("ended", "mainspring_jobs_finished", ("state", "queue", "task"), "finished_at IS NOT NULL")
+
+
+def ended_groups(states: Sequence[str]) -> IndexGroups:
+    """The groups of finished jobs in these states. Of one state, fewer hops lead to them."""
+    if len(states) != 1:
+        return ENDED
+    return ENDED._replace(columns=ENDED.columns[1:], when=f"{ENDED.when} AND state = '{states[0]}'")
+
+
 RETRIED = f"""mainspring_jobs INDEXED BY mainspring_jobs_retried WHERE {READY.when} AND attempt > 0"""
 ENDED_GROUPS = f"WITH RECURSIVE {ENDED.hops} SELECT of_state, of_queue, of_task FROM ended_hops"

@@ -11,7 +11,7 @@ from ...clock import micros
 from ...records.job import FINAL
 from ...records.query import Cursor, Filter, Sort
 from ..rows import COLUMNS, END_SQL, HELD_INDEX_SQL, SHOWN_SQL, brief_columns, end_texts, prefix_end, stored_states
-from .index_groups import ENDED, READY, RETRIED, IndexGroups
+from .index_groups import READY, RETRIED, IndexGroups, ended_groups
 from .out_of_order import earliest_id, latest_id
 
 _FINAL = frozenset(state.value for state in FINAL)
@@ -22,6 +22,8 @@ _SHOWN_AS_STORED = _HELD_STATES | {"completed", "dead", "cancelled"}
 _COLUMN: dict[Sort, str] = {"created": "id", "due": "run_at", "finished": "finished_at"}
 # Forces a walk in order of id, whatever SQLite knows of the values in other columns.
 _JOBS_BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
+# The same of unfinished jobs only, which may be few or many, before or behind finished ones.
+_UNFINISHED_BY_ID = "mainspring_jobs INDEXED BY mainspring_jobs_unfinished"
 _SUSPECT = "state = 'pending' AND crashes >= 2"
 _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
 _NO_LIMIT = -1  # as a LIMIT
@@ -39,11 +41,14 @@ _json = msgspec.json.encode
 
 
 class Source(NamedTuple):
-    """A query along an index for every job that may match. Its column `target` is the job's id or n, as `by` says."""
+    """A query along an index for every job that may match. Its column `target` is the job's id or n, as `by` says. If
+    the index contains the ids, it has them in `of_id`. Unless it is `unique`, it may lead to a job twice."""
 
     sql: str
     by: str
     head: str = ""
+    of_id: str | None = None
+    unique: bool = True
 
 
 class JobQuery:
@@ -62,11 +67,12 @@ class JobQuery:
         self.which, self.limit, self.newest, self.brief = which, limit, newest, brief
         self.values: dict[str, Any] = {"now": now, "limit": limit}
         self.column, self.by_id = _COLUMN[sort], sort == "created"
-        self._groups = READY if sort == "due" else ENDED
         self._direction, self._sign = ("DESC", "<") if newest else ("ASC", ">")
         self._states = stored_states(which) & {"due": {"pending"}, "finished": _FINAL}.get(sort, stored_states(which))
         if which.workers is not None:
             self._states &= {"running"}
+        self._ended = ended_groups(sorted(self._states & _FINAL))
+        self._groups = READY if sort == "due" else self._ended
         named = (("queue", which.queues), ("task", which.tasks))
         self._names = [self._among(name, items) for name, items in named if items is not None]
         self._conditions = list(self._build_conditions())
@@ -158,7 +164,7 @@ class JobQuery:
             f"(key >= {self._bind(f'schedule:{name}:')} AND key < {self._bind(f'schedule:{name};')})"  # ";" follows ":"
             for name in self.which.schedules or ()
         ]
-        return f"SELECT job_id FROM mainspring_keys WHERE {' OR '.join(spans) or '0'}"
+        return " OR ".join(spans) or "0"
 
     def _prefixed(self) -> str:
         prefix = self.which.key_prefix or ""
@@ -189,8 +195,9 @@ class JobQuery:
     def _walk(self, rows: int) -> str:
         conditions = [*self._names, *self._state_conditions(), *self._conditions]
         if not self.which.tags:
-            ahead = _all([*self._bounds, *self._id_bounds()])
-            walk = f"SELECT n AS target FROM {_JOBS_BY_ID} WHERE {ahead} ORDER BY id {self._direction} LIMIT {rows}"
+            table, when = (_JOBS_BY_ID, []) if self._states & _FINAL else (_UNFINISHED_BY_ID, ["finished_at IS NULL"])
+            ahead = _all([*when, *self._bounds, *self._id_bounds()])
+            walk = f"SELECT n AS target FROM {table} WHERE {ahead} ORDER BY id {self._direction} LIMIT {rows}"
             return self._page(walk, "n", conditions)
         # Along the tag's index: a page costs the same however many jobs have the tag.
         tag = f"tag = {self._bind(self.which.tags[0])}"
@@ -236,7 +243,7 @@ class JobQuery:
         parts = [f"of_{name}" for name in self._names]
         if ahead:
             parts.append(f"EXISTS (SELECT 1 FROM {groups.table} WHERE {_all([groups.one, *ahead])})")
-        if groups is ENDED:
+        if "state" in groups.columns:
             parts.append(self._among("of_state", sorted(self._states & _FINAL)))
         return f"{groups.hops}, {groups.name} AS MATERIALIZED (SELECT * FROM {groups.name}_hops WHERE {_all(parts)})"
 
@@ -247,50 +254,71 @@ class JobQuery:
         which = self.which
         if which.ids is not None:
             ids = self._bind(_json(which.ids).decode())
-            yield Source(f"SELECT DISTINCT value AS target FROM json_each({ids})", "id")
+            yield _by_id(f"SELECT value AS target FROM json_each({ids})", unique=False)
         for tag in which.tags or ():
-            yield Source(f"SELECT job_id AS target FROM mainspring_tags WHERE tag = {self._bind(tag)}", "id")
+            yield _by_id(f"SELECT job_id AS target FROM mainspring_tags WHERE tag = {self._bind(tag)}")
         if which.key_prefix is not None:
             span = self._prefixed().format("key")
-            yield Source(f"SELECT DISTINCT job_id AS target FROM mainspring_keys WHERE {span}", "id")
+            yield _by_id(f"SELECT job_id AS target FROM mainspring_keys WHERE {span}", unique=False)
         if which.schedules is not None:
-            yield Source(f"SELECT DISTINCT job_id AS target FROM ({self._scheduled()})", "id")
+            keys = f"SELECT job_id AS target FROM mainspring_keys WHERE {self._scheduled()}"
+            yield _by_id(keys, unique=False)
         if which.errors is not None:
             error = self._among("error", which.errors)
-            yield Source(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}", "id")
+            yield _by_id(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}")
         if self._states <= _HELD_STATES or self._shown_states in ({"expired"}, {"retrying"}):
-            yield self._grouped()
+            yield self.grouped_source()
 
     def sources(self) -> Iterator[Source]:
         """Every source that leads to all matching jobs."""
+        if self._names or self.which.states is not None:
+            yield self.grouped_source()
         yield from self.indexed_sources()
-        if not self.by_id and (bounds := self._id_bounds()):
+        if not self.by_id:
+            yield from self.sources_by_time()
+
+    def sources_by_time(self) -> Iterator[Source]:
+        """The jobs of the times of creation that the filter asks for, if it does."""
+        if bounds := self._id_bounds():
             outside = _all([*self._created_bounds(), f"NOT ({_all(self._id_bounds('job_id'))})"])
             ids = f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {_all(bounds)}"
-            yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}", "id")
-        if self._names or self.which.states is not None:
-            yield self._grouped()
+            yield _by_id(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}")
+
+    def near_source(self, rows: int, *, newest: bool) -> Source:
+        """The newest or oldest `rows` jobs in an order in which matching jobs are near each other."""
+        way = "DESC" if newest else "ASC"
+        if self.which.schedules is not None or self.which.key_prefix is not None:
+            keys = self._prefixed().format("key") if self.which.schedules is None else self._scheduled()
+            return _by_id(
+                f"SELECT job_id AS target FROM mainspring_keys WHERE {keys} ORDER BY key {way} LIMIT {rows}",
+                unique=False,
+            )
+        if self.which.tags:
+            tag = f"tag = {self._bind(self.which.tags[0])}"
+            return _by_id(f"SELECT job_id AS target FROM mainspring_tags WHERE {tag} ORDER BY 1 {way} LIMIT {rows}")
+        ahead = _all(self._id_bounds())
+        return _by_id(f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {ahead} ORDER BY id {way} LIMIT {rows}")
 
     @property
     def out_of_order(self) -> Source | None:
         """The jobs that id bounds miss, if the filter asks for times of creation."""
         if not self.by_id or not (times := self._created_bounds()):
             return None
-        return Source(f"SELECT job_id AS target FROM mainspring_odd WHERE {_all(times)}", "id")
+        return _by_id(f"SELECT job_id AS target FROM mainspring_odd WHERE {_all(times)}")
 
     @property
-    def _only_scheduled(self) -> bool:
-        """Whether the filter asks for scheduled jobs only: few and far between by id, but together in an index."""
-        return self.by_id and self._shown_states == {"scheduled"}
+    def _has_ids(self) -> bool:
+        """Whether the index of the requested state contains the ids: jobs far between by id are together in it."""
+        return self.by_id and self._shown_states in ({"scheduled"}, {"retrying"})
 
     @property
-    def scheduled_source(self) -> Source | None:
-        return self._grouped() if self._only_scheduled else None
+    def source_of_ids(self) -> Source | None:
+        return self.grouped_source() if self._has_ids else None
 
-    def _grouped(self) -> Source:
+    def grouped_source(self) -> Source:
         """The jobs of the requested states, and of the requested names where an index begins with them."""
-        head = f"WITH RECURSIVE {self._requested_groups(READY)}, {self._requested_groups(ENDED)}"
-        return Source(" UNION ALL ".join(self._state_arms()), "n", head)
+        head = f"WITH RECURSIVE {self._requested_groups(READY)}, {self._requested_groups(self._ended)}"
+        return Source(" UNION ALL ".join(self._state_arms()), "n", head, "of_id" if self._has_ids else None)
 
     def _state_arms(self) -> Iterator[str]:
         if held := sorted(self._states & _HELD_STATES):
@@ -300,10 +328,10 @@ class JobQuery:
         if "pending" in self._states:
             yield from self._pending_arms()
         if self._states & _FINAL:
-            yield f"SELECT n AS target FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
+            yield f"SELECT n AS target FROM ended CROSS JOIN {self._ended.table} WHERE {self._ended.one}"
 
     def _pending_arms(self) -> Iterator[str]:
-        wanted, id = self._shown_states - _SHOWN_AS_STORED, ", id AS of_id" if self._only_scheduled else ""
+        wanted, id = self._shown_states - _SHOWN_AS_STORED, ", id AS of_id" if self._has_ids else ""
         if wanted == {"expired"}:  # those that no claim has expired yet
             yield f"SELECT n AS target FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
             return
@@ -318,22 +346,39 @@ class JobQuery:
         """The number of jobs that a source leads to, at most `limit` + 1."""
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {limit + 1})"
 
-    def scheduled_page(self, source: Source) -> str:
-        """The matching jobs among the next ones of scheduled_source (nearly all match)."""
-        ahead = _all([*self._after_cursor("of_id"), *self._id_bounds("of_id")])
-        order = f"of_id {self._direction}"
-        walk = f"SELECT target FROM ({source.sql}) WHERE {ahead} ORDER BY {order} LIMIT {2 * self.limit}"
-        return self._page(walk, "n", [*self._names, *self._state_conditions(), *self._conditions], source.head)
+    def counts_of(self, source: Source, rows: int) -> str:
+        """For each shown state of the first `rows` jobs of a source: how many these are, and how many of them match."""
+        matches = _all([*self._names, *self._state_conditions(), *self._conditions])
+        once = "" if source.unique else "DISTINCT"
+        return f"""{source.head} SELECT {SHOWN_SQL}, count(*), sum({matches})
+            FROM (SELECT {once} target FROM ({source.sql}) LIMIT {rows})
+            CROSS JOIN mainspring_jobs ON {source.by} = target GROUP BY 1"""
+
+    def page_by_ids(self, source: Source, rows: int) -> str:
+        """The matching jobs among the next `rows` of a source that has ids: only jobs up to the last one are read."""
+        of_id = source.of_id or source.by
+        ahead = _all([*self._after_cursor(of_id), *self._id_bounds(of_id)])
+        once = "" if source.unique else "GROUP BY target"
+        walk = f"""SELECT target FROM ({source.sql}) WHERE {ahead} {once}
+            ORDER BY {of_id} {self._direction} LIMIT {rows}"""
+        return self._page(walk, source.by, [*self._names, *self._state_conditions(), *self._conditions], source.head)
 
     def sorted_page(self, source: Source) -> str:
         """The matching jobs of a source, sorted."""
+        if self.by_id and source.of_id is not None and self.out_of_order is None:
+            return self.page_by_ids(source, _NO_LIMIT)
         conditions = _all([*self._names, *self._state_conditions(), *self._conditions, *self._bounds])
         # The plus signs keep SQLite from walking through all jobs in order to avoid a sort.
         order = f"+{self.column} {self._direction}, +id {self._direction}"
-        walk = f"""SELECT n AS target FROM ({source.sql}) AS source
+        once = "" if source.unique else "DISTINCT"
+        walk = f"""SELECT n AS target FROM (SELECT {once} target FROM ({source.sql})) AS source
             CROSS JOIN mainspring_jobs ON {source.by} = source.target
             WHERE {conditions} ORDER BY {order} LIMIT :limit"""
         return self._page(walk, "n", [], source.head)
+
+
+def _by_id(sql: str, *, unique: bool = True) -> Source:
+    return Source(sql, "id", "", "target", unique)
 
 
 def _all(parts: Sequence[str]) -> str:

@@ -81,19 +81,19 @@ def _page(db: sqlite3.Connection, query: JobQuery) -> list[Row]:
         return _read(db, query, query.full_walk())
     if query.which.ids is not None:
         return _read(db, query, query.sorted_page(next(query.indexed_sources())))
-    source, _ = _smallest(db, query, query.indexed_sources(), MAX_INDEXED_ROWS)
+    source, _ = smallest_source(db, query, query.indexed_sources(), MAX_INDEXED_ROWS)
     if source is not None:
         return _read(db, query, query.sorted_page(source))
-    if (scheduled := query.scheduled_source) is not None:
-        found = _read(db, query, query.scheduled_page(scheduled))
-        if len(found) == query.limit:
-            return found
     limit = query.limit
     rows = max(NEAR_ROWS if query.by_id else FIRST_MERGED_ROWS, limit)
     found = _read(db, query, query.nearby_page(rows))
     if len(found) == limit:
         return found
-    source, size = _smallest(db, query, query.sources(), MAX_SORTED_ROWS)
+    if (known := query.source_of_ids) is not None:
+        found = _read(db, query, query.page_by_ids(known, rows))
+        if len(found) == limit:
+            return found
+    source, size = smallest_source(db, query, query.sources(), MAX_SORTED_ROWS)
     reach = 2 * rows * limit // len(found) if found else 0
     sort_cost = SORT_COST_ROWS if query.by_id else min(SORT_COST_ROWS, 1)
     if rows < reach < sort_cost * size:
@@ -105,7 +105,7 @@ def _page(db: sqlite3.Connection, query: JobQuery) -> list[Row]:
     return _read(db, query, query.sorted_page(source))
 
 
-def _smallest(
+def smallest_source(
     db: sqlite3.Connection, query: JobQuery, sources: Iterable[Source], limit: int
 ) -> tuple[Source | None, int]:
     """The source that leads to the fewest jobs, and their number; None if each leads to more than `limit`."""

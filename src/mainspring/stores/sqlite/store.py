@@ -25,6 +25,7 @@ from .queues import SqliteQueues
 from .retention import SqliteRetention
 from .runs import SqliteRuns
 from .schedules import SqliteSchedules
+from .state_counts import SqliteStateCounts
 from .tally import SqliteTally
 from .terms import SqliteTerms
 from .transaction import SqliteTransactions
@@ -43,6 +44,7 @@ class SqliteStore(
     SqliteChange,
     SqliteQueues,
     SqliteLists,
+    SqliteStateCounts,
     SqliteRuns,
     SqliteOverview,
     SqliteTally,

@@ -279,3 +279,10 @@ INSERT INTO mainspring_odd SELECT created_at, id FROM mainspring_jobs WHERE main
 
 -- down 6
 DROP TABLE mainspring_odd;
+
+-- up 7, for 6
+-- Unfinished jobs in order of creation, for lists: finished ones may stand before and between them in millions.
+CREATE INDEX mainspring_jobs_unfinished ON mainspring_jobs (id) WHERE finished_at IS NULL;
+
+-- down 7
+DROP INDEX mainspring_jobs_unfinished;
