@@ -20,9 +20,9 @@ from .suggest import nearest_name
 
 # hashlib, which has the same class, asks OpenSSL for all of its algorithms when it is imported: 0.7 MB in each process.
 try:
-    from _blake2 import blake2b
+    from _blake2 import blake2b as blake2b
 except ImportError:
-    from hashlib import blake2b
+    from hashlib import blake2b as blake2b
 
 MAX_INT = 2**63
 # Levels of a document. Python 3.11 decodes about 900, newer releases 10,000 and more; each must decode the others'.
