@@ -27,7 +27,7 @@ SEPARATOR = "\x1f"
 # Numbers are sent as an array of texts: for any other array type the driver queries the server, 10 ms per connection.
 BIGINT_ARRAY = "text[]::bigint[]"
 # A connection that rests for longer is closed: a server has some hundred. One stays, so that a claim need not wait.
-IDLE_SECONDS = 30.0
+IDLE_SECONDS = 15.0
 # First pause between attempts to reach a server that is away; it doubles with each failure.
 MIN_RECONNECT_SECONDS = 0.1
 MAX_RECONNECT_SECONDS = 2.0
@@ -268,14 +268,15 @@ class Pool:
 
     def _close_resting(self) -> None:
         """Closes the connections that have rested for IDLE_SECONDS, apart from the last one for claims."""
-        before, self._idle_timer = self.loop.time() - IDLE_SECONDS, None
-        resting = list[Any]()
+        now, self._idle_timer = self.loop.time(), None
+        resting, waits = list[Any](), list[float]()
         for connector, idle in self._idle.items():
             kept = 1 if connector is (self.connector if self.connector.pooled else self._hot) else 0
-            while len(idle) > kept and idle[0][1] <= before:
+            while len(idle) > kept and idle[0][1] + IDLE_SECONDS <= now:
                 resting.append(idle.pop(0)[0])
-            if len(idle) > kept and self._idle_timer is None:
-                self._idle_timer = self.loop.call_later(IDLE_SECONDS, self._close_resting)
+            waits += [idle[0][1] + IDLE_SECONDS - now] if len(idle) > kept else []
+        if waits:
+            self._idle_timer = self.loop.call_later(min(waits), self._close_resting)
         if resting:
             self._idle_closing = self.loop.create_task(_close_connections(resting))
 
