@@ -12,6 +12,7 @@ STORE = "Schedules"
 STORES = ("SQLite", "PostgreSQL", "Redis")
 SETTLED = (Figure("started", "ms"), Figure("settled", "ms"))
 LATENESS = (Figure("p99", "ms"), Figure("p50", "ms"), Figure("largest", "ms"))
+MANY = ("made", "look", "page", "search_unread", "index", "search", "paused", "load")
 MEMORY, FILE, BEAT = "APScheduler, memory", "APScheduler, SQLite", "Celery beat, Redis"
 
 
@@ -33,7 +34,7 @@ QUICK = Sizes(seconds=4, crowds=(1_100, 20_000), looks=(10, 20_000), calls=50)
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    return [*(herd(number) for number in sizes.herds), pace(sizes), crowd(sizes), look(sizes)]
+    return [*(herd(number) for number in sizes.herds), pace(sizes), crowd(sizes), look(sizes), many(sizes)]
 
 
 def _mainspring(store: str, *words: object, name: str = "") -> Case:
@@ -92,6 +93,20 @@ def crowd(sizes: Sizes) -> Scenario:
             for store in STORES
             for total in (max(sizes.crowds[0], sizes.due * (sizes.seconds + 1)), *sizes.crowds[1:])
         ),
+        store=STORE,
+        rounds=3,
+    )
+
+
+def many(sizes: Sizes) -> Scenario:
+    total = sizes.looks[-1]
+    return Scenario(
+        "schedule-many",
+        f"{total:,} schedules: making them in sets of 500, a worker's look while none is due, the first page of all, a "
+        "page of a search while the index of all schedules is read for the first time, reading it, the same pages with "
+        "it, and the load of the next day, which the placing of a schedule without an instant of its own reads.",
+        tuple(Figure(name, "ms") for name in MANY),
+        tuple(_mainspring(store, "many", total, name=store) for store in STORES),
         store=STORE,
         rounds=3,
     )

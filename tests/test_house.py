@@ -266,6 +266,8 @@ MAY_SLEEP = {
     "cli/conftest.py:until.ask": "looks at what other processes have done",
     "cli/test_worker_metrics.py:until": "looks at figures that processes tell now and then",
     "clusters.py:eventually": "looks at what servers say to each other",
+    "contract/test_postgres_idle.py:beats": "looks at what a worker with its own beat thread has done",
+    "contract/test_postgres_idle.py:until_true": "looks whether a pool on a real server has closed its connections",
     "contract/test_postgres_listener.py:beats": "looks at what a worker with its own beat thread has done",
     "contract/test_postgres_listener.py:silence": "listens until nobody says anything any more",
     "servers.py:PgBouncer.start": "looks whether a pooler has begun to serve",

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,34 @@ async def look(total: int, calls: int) -> None:
     answer(p50=percentile(taken[WARM_UP_CALLS:], 0.50), p99=percentile(taken[WARM_UP_CALLS:], 0.99))
 
 
+async def many(total: int) -> None:
+    """What very many schedules cost: to make them, to read pages and the index of all, and the load of the next day."""
+    from mainspring.worker.scheduler import read_load
+
+    store, now = await app.connect(), datetime.now(UTC)
+    later, start, taken = now + timedelta(hours=2), time.perf_counter(), dict[str, float]()
+    for first in range(0, total, 10 * SET):
+        some = range(first, min(total, first + 10 * SET))
+        rows = (row(f"q-{n:06}", now, later + timedelta(seconds=n % 3600), 86_400) for n in some)
+        await write(store, rows, now)
+    taken["made"] = 1000 * (time.perf_counter() - start)
+    looks: dict[str, Callable[[], Awaitable[object]]] = {
+        "look": lambda: store.due(now=datetime.now(UTC), limit=SET),
+        "page": lambda: app.schedules.page(limit=50),
+        "search_unread": lambda: app.schedules.page(limit=50, q="099"),
+        "index": lambda: app.schedules.index.snapshot(wait=BOUND_SECONDS),
+        "search": lambda: app.schedules.page(limit=50, q="099"),
+        "paused": lambda: app.schedules.page(limit=50, status="paused"),
+        "load": lambda: read_load(store, datetime.now(UTC), without=()),
+    }
+    for name, look in looks.items():
+        for _ in range(1 if name in ("search_unread", "index", "load") else 3):
+            began = time.perf_counter()
+            await look()
+            taken[name] = 1000 * (time.perf_counter() - began)
+    answer(**taken)
+
+
 def main() -> None:
     tune_garbage_collector()
     uvloop.run(_closed(_command(sys.argv[1:])))
@@ -165,5 +193,7 @@ def _command(words: list[str]) -> Coroutine[object, object, None]:
             return crowd(int(total), int(due), int(seconds))
         case ["look", total, calls]:
             return look(int(total), int(calls))
+        case ["many", total]:
+            return many(int(total))
         case other:
             sys.exit(f"mainspring_many does not know {other}")

@@ -18,6 +18,12 @@ from .errors import BadPayload, BadTask
 from .records.run import Failure
 from .suggest import nearest_name
 
+# hashlib, which has the same class, asks OpenSSL for all of its algorithms when it is imported: 0.7 MB in each process.
+try:
+    from _blake2 import blake2b as blake2b
+except ImportError:
+    from hashlib import blake2b as blake2b
+
 MAX_INT = 2**63
 # Levels of a document. Python 3.11 decodes about 900, newer releases 10,000 and more; each must decode the others'.
 MAX_DEPTH = 500
@@ -194,8 +200,6 @@ class Arguments:
             text = msgspec.json.encode((_canonical(self.schema(_deep_schema)), extra), order="sorted")
         except Exception:  # a type without a schema is identified by its name
             text = self.parameters.encode()
-        from hashlib import blake2b
-
         return blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
 
     @cached_property

@@ -16,7 +16,7 @@ from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import audit, documents, feed
-from mainspring.stores.postgres.pool import READ_SETTINGS, SETTINGS, Pool
+from mainspring.stores.postgres.pool import HOT_SETTINGS, READ_SETTINGS, Pool
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.audit import AuditContract, an_entry
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
@@ -269,9 +269,13 @@ class TestPlans(Kept):
         await pool.close()
 
     async def test_documents_are_found_by_their_names(self) -> None:
-        async with self.opened() as store, self.connected(**SETTINGS) as other:
+        async with self.opened() as store, self.connected(**HOT_SETTINGS) as other:
             await put(store, *(a_document(f"{n:05}") for n in range(500)))
-            for names, after in ((None, None), (None, "00100"), (["00001", "00002"], None)):
-                explain = f"EXPLAIN {self.place.sql(documents._SELECT)}"
-                rows = await other.fetch(explain, "key", names, 0, 50, after)
+            for sql, values in (
+                (documents.SELECT_ALL, ()),
+                (documents.SELECT_AFTER, ("00100",)),
+                (documents.SELECT_NAMED, (["00001", "00002"],)),
+                (documents.SELECT_NAMED_AFTER, (["00001", "00002"], "00001")),
+            ):
+                rows = await other.fetch(f"EXPLAIN {self.place.sql(sql)}", "key", 0, 50, *values)
                 assert "mainspring_documents_pkey" in "\n".join(line for (line,) in rows)

@@ -65,6 +65,14 @@ def test_import_of_the_app_class_loads_what_declares_tasks() -> None:
     assert len(ours(loaded)) <= 28, sorted(ours(loaded))
 
 
+@pytest.mark.parametrize("url", ["sqlite:///jobs.db", "redis://127.0.0.1/0"])
+def test_store_loads_no_module_that_an_idle_worker_can_do_without(url: str) -> None:
+    loaded = loaded_by(
+        f"from mainspring import Mainspring; Mainspring({url!r})._engine; import mainspring.worker.worker"
+    )
+    assert loaded & {"hashlib", "importlib.resources", "lzma", "shutil", "tempfile", "zipfile"} == set()
+
+
 def test_app_with_a_task_loads_its_engine_and_its_store() -> None:
     loaded = loaded_by(DECLARING)
     assert loaded & (HEAVY | FOR_OTHERS) == set()

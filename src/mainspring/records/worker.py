@@ -117,3 +117,5 @@ class BeatReply(Struct, frozen=True):
     """False if no silent worker holds runs, so that a sweep would find nothing."""
     watched_until: datetime | None = None
     """The end of the time in which the live feed is wanted. It may have passed."""
+    webhooks: str | None = None
+    """A text that changes whenever a webhook does. None if the store has not looked."""

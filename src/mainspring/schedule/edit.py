@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from ..codec import blake2b
 from ..ids import JobId
 from ..trigger.zone import zone_of
 from .record import Firing, Owner, Schedule, Spec, Tick

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 from msgspec.structs import replace
 
+from ..codec import blake2b
 from ..ids import JobId
 from ..records.job import State
 from ..trigger import Every

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 
 from ..errors import BadInput, SchemaMismatch
 from ..records.schema import Schema
+from .package_file import read_package_file
 
 _HEAD = re.compile(r"^-- (up|down) (\d+)(?:, for (\d+))?\n", re.MULTILINE)
 
@@ -59,4 +59,4 @@ class Migrations:
 
 def load_migrations(name: str) -> Migrations:
     """The migrations in a file of this package."""
-    return Migrations(files("mainspring.stores").joinpath(name).read_text(encoding="utf-8"))
+    return Migrations(read_package_file(name))

@@ -56,6 +56,8 @@ class WebhookDispatcher:
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._wakers: set[Callable[[], None]] = set()
         self._workers = 0
+        self._version: str | None = None
+        self._read_version: str | None = None
 
     # ends of runs
 
@@ -173,16 +175,30 @@ class WebhookDispatcher:
             self._workers -= 1
             if not self._workers:
                 self._hooks, self._kinds, self.watches_jobs = None, frozenset(), False
+                self._version = self._read_version = None
 
     async def refresh(self, store: Store) -> None:
         """Reads the webhooks from the store."""
+        version = self._version  # before the read: webhooks that change meanwhile have another one in the next beat
         hooks = [stored.webhook for stored in await WEBHOOKS.find(store, None, self._clock.now())]
         self._hooks = [hook for hook in hooks if hook.disabled_at is None]
         self._kinds = frozenset(kind for hook in self._hooks for kind in hook.events if kind.startswith("job."))
         self.watches_jobs = bool(self._kinds)
+        self._read_version = version
+
+    def note_version(self, version: str | None) -> None:
+        """Records the version of the webhooks that a beat's reply has. None if the store does not say."""
+        self._version = version
+        if version is not None and version != self._read_version:
+            for wake in tuple(self._wakers):
+                wake()
+
+    def _is_outdated(self, age: float, every: float) -> bool:
+        return age >= every if self._version is None else self._version != self._read_version
 
     async def run(self, store: Store, retry: StoreRetry, every: float) -> Never:
-        """Dispatches collected events, and re-reads the webhooks every `every` seconds, until cancelled."""
+        """Dispatches collected events until cancelled. Re-reads the webhooks when a beat's reply has another version of
+        them, or every `every` seconds if the replies have none."""
         alarm, loop = Alarm(self._clock), asyncio.get_running_loop()
 
         def wake() -> None:
@@ -196,7 +212,7 @@ class WebhookDispatcher:
                 if self._waiting:
                     # This text is the value of a metric label, which stays.
                     await retry("telling webhooks", lambda: self._flush_to(store))
-                if self._clock.monotonic() - read_at >= every:
+                if self._is_outdated(self._clock.monotonic() - read_at, every):
                     await retry("reading webhooks", lambda: self.refresh(store))
                     read_at = self._clock.monotonic()
         finally:

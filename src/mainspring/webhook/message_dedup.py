@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from hashlib import sha256
 
 from msgspec.structs import replace
 
@@ -32,6 +31,8 @@ async def remember_message(store: Store, trigger: str, id: str, now: datetime) -
     steps, the next message with this id makes the job, or finds it. Code that deletes jobs calls
     record_open_messages() first, so that a deleted job is not made again.
     """
+    from hashlib import sha256
+
     name = f"{trigger}:{sha256(id.encode()).hexdigest()}"
     document = Document(kind=_SEEN_KIND, name=name, text=new_id(now), expires_at=now + MESSAGE_ID_RETENTION)
     if not (await store.put_documents([document], now=now))[0]:

@@ -390,17 +390,17 @@ class Worker:
     # beat: alive -> store.beat, returns cancels
 
     def _describe(self) -> tuple[WorkerInfo, set[RunKey]]:
-        runs = {run.key for run in self._slots}
-        slots, drained = self._slots, self._state.commands.drained
+        slots, state, runs = self._slots, self._state, {run.key for run in self._slots}
         info = replace(self._info, running=len(runs), finished=self._recycle_policy.jobs, memory=resident_bytes())
-        info = replace(info, leaked=slots.leaks, concurrency=slots.size, drained=drained, deaf=self.deaf)
-        return replace(info, stopping=self._state.stopping), runs
+        info = replace(info, leaked=slots.leaks, concurrency=slots.size, drained=state.commands.drained)
+        return replace(info, deaf=self.deaf, stopping=state.stopping), runs
 
     def _on_beat(self, beat: BeatReply, sent: set[RunKey]) -> None:
         if self._state.renew():
             self._claim_trigger.ring()
         self._slots.apply_beat(beat, sent)
         self._engine.feed.watch_until(beat.watched_until)
+        self._webhooks.note_version(beat.webhooks)
         if beat.orders != self._state.commands:
             self._apply_commands(beat.orders)
         known = self._completer.keys() | {run.key for run in self._slots}

@@ -154,6 +154,7 @@ class PostgresClaim(PostgresHandle):
         super().__init__(url, **settings)
         self._backlog = BacklogCursor()
         self._survey: asyncio.Task[None] | None = None
+        self._warms = True
 
     async def claim(
         self,
@@ -179,8 +180,10 @@ class PostgresClaim(PostgresHandle):
                 rows, next_at, expired = await self._transact(lambda db: _claim_in_transaction(db, request))
         self._idle = not rows
         failpoint("claim.after_commit")
-        if self._idle:
+        if self._idle and self._warms:
+            self._warms = False
             await self._open().warm(2)  # one for a finish, one for the next claim beside it
+        self._warms = self._warms or bool(rows)
         if expired:
             self._announce("final")
         pairs = [(row["id"], row) for row in rows]

@@ -56,9 +56,13 @@ async def _put(db: Session, new: Document, now: int) -> bool:
     return bool(await db.value(sql, new.kind, new.name, new.revision, expires_at, new.text, now))
 
 
-_SELECT = """SELECT kind, name, revision, expires_at, text FROM mainspring_documents
-    WHERE kind = $1 AND ($2::text[] IS NULL OR name = ANY($2)) AND (expires_at IS NULL OR expires_at > $3)
-        AND ($5::text IS NULL OR name > $5) ORDER BY name LIMIT $4"""
+# A statement for each kind of request, so that each has one plan for all values, along the primary key.
+_PAGE = """SELECT kind, name, revision, expires_at, text FROM mainspring_documents
+    WHERE kind = $1 AND (expires_at IS NULL OR expires_at > $2){} ORDER BY name LIMIT $3"""
+SELECT_ALL = _PAGE.format("")
+SELECT_AFTER = _PAGE.format(" AND name > $4")
+SELECT_NAMED = _PAGE.format(" AND name = ANY($4)")
+SELECT_NAMED_AFTER = _PAGE.format(" AND name = ANY($4) AND name > $5")
 
 
 def _document(kind: str, name: str, revision: int, expires_at: int | None, text: str) -> Document:
@@ -87,6 +91,8 @@ class PostgresDocuments(PostgresHandle):
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
     ) -> list[Document]:
-        chosen = None if names is None else list(names)
-        rows = await self._call(lambda db: db.rows(_SELECT, kind, chosen, micros(now), limit, after))
+        pages = (SELECT_ALL, SELECT_AFTER) if names is None else (SELECT_NAMED, SELECT_NAMED_AFTER)
+        chosen = () if names is None else (list(names),)
+        values = micros(now), limit, *chosen, *(() if after is None else (after,))
+        rows = await self._hot(lambda db: db.rows(pages[after is not None], kind, *values))
         return [_document(*row) for row in rows]

@@ -26,6 +26,8 @@ MAX_CONNECTIONS = 10
 SEPARATOR = "\x1f"
 # Numbers are sent as an array of texts: for any other array type the driver queries the server, 10 ms per connection.
 BIGINT_ARRAY = "text[]::bigint[]"
+# A connection that rests for longer is closed: a server has some hundred. One stays, so that a claim need not wait.
+IDLE_SECONDS = 15.0
 # First pause between attempts to reach a server that is away; it doubles with each failure.
 MIN_RECONNECT_SECONDS = 0.1
 MAX_RECONNECT_SECONDS = 2.0
@@ -118,7 +120,10 @@ class Pool:
         self._hot = PostgresConnector(url.dsn, {**HOT_SETTINGS, **more}, url.pooler)
         self._hot_begin = PostgresConnector(url.dsn, {**HOT_SETTINGS, **more}, "transaction").begin
         self._listener = self.connector if url.listen is None else PostgresConnector(url.listen, SETTINGS)
-        self._idle: dict[PostgresConnector, list[Any]] = {self.connector: [], self._hot: []}
+        # Each with the time from which on it rests, the last one last.
+        self._idle: dict[PostgresConnector, list[tuple[Any, float]]] = {self.connector: [], self._hot: []}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_closing: asyncio.Task[None] | None = None
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._stalls = StallDetector(self.connector.connect)
         self._closed = False
@@ -154,14 +159,13 @@ class Pool:
         Raises StoreUnavailable if one takes longer."""
 
         async def read_snapshot(db: Session) -> T:
-            await db.run(READ_SETTINGS)
             try:
                 return await verb(db)
             except asyncpg.QueryCanceledError as error:
                 text = f"a list took more than {READ_TIMEOUT_SECONDS} s on the server: narrow the filter, or try again"
                 raise StoreUnavailable(text) from error
 
-        return await self._call(read_snapshot, whole=True)
+        return await self._call(read_snapshot, whole=True, begin=f"{self.connector.begin}; {READ_SETTINGS}")
 
     async def _call(
         self, verb: Verb[T], whole: bool, connector: PostgresConnector | None = None, begin: str | None = None
@@ -221,7 +225,7 @@ class Pool:
                 raise error
 
     def _has_idle(self) -> bool:
-        return any(not connection.is_closed() for idle in self._idle.values() for connection in idle)
+        return any(not connection.is_closed() for idle in self._idle.values() for connection, _ in idle)
 
     async def _reconnect(self) -> None:
         try:
@@ -250,7 +254,7 @@ class Pool:
 
     def _pop_idle(self, connector: PostgresConnector) -> Any:
         while self._idle[connector]:
-            if not (connection := self._idle[connector].pop()).is_closed():
+            if not (connection := self._idle[connector].pop()[0]).is_closed():
                 return connection
         return None
 
@@ -258,7 +262,23 @@ class Pool:
         if self._closed:
             connection.terminate()
         elif not connection.is_closed():
-            self._idle[connector].append(connection)
+            self._idle[connector].append((connection, self.loop.time()))
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(IDLE_SECONDS, self._close_resting)
+
+    def _close_resting(self) -> None:
+        """Closes the connections that have rested for IDLE_SECONDS, apart from the last one for claims."""
+        now, self._idle_timer = self.loop.time(), None
+        resting, waits = list[Any](), list[float]()
+        for connector, idle in self._idle.items():
+            kept = 1 if connector is (self.connector if self.connector.pooled else self._hot) else 0
+            while len(idle) > kept and idle[0][1] + IDLE_SECONDS <= now:
+                resting.append(idle.pop(0)[0])
+            waits += [idle[0][1] + IDLE_SECONDS - now] if len(idle) > kept else []
+        if waits:
+            self._idle_timer = self.loop.call_later(min(waits), self._close_resting)
+        if resting:
+            self._idle_closing = self.loop.create_task(_close_connections(resting))
 
     async def _roll_back(self, connection: Any, connector: PostgresConnector) -> None:
         try:
@@ -274,11 +294,11 @@ class Pool:
         if self._reconnecting is not None:
             self._reconnecting.cancel()
         self._stalls.close()
-        for connection in self._take_idle():
-            try:
-                await connection.close(timeout=2)
-            except Exception:
-                connection.terminate()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._idle_closing is not None:
+            await self._idle_closing
+        await _close_connections(self._take_idle())
 
     def abandon(self) -> None:
         """Drops all connections: their event loop is gone, or this is a forked child, which must not close them."""
@@ -288,9 +308,17 @@ class Pool:
                 shut_socket(connection)
 
     def _take_idle(self) -> list[Any]:
-        idle = [connection for connector in self._idle.values() for connection in connector]
+        idle = [connection for connector in self._idle.values() for connection, _ in connector]
         self._idle = {connector: [] for connector in self._idle}
         return idle
+
+
+async def _close_connections(connections: Iterable[Any]) -> None:
+    for connection in connections:
+        try:
+            await connection.close(timeout=2)
+        except Exception:
+            connection.terminate()
 
 
 def _sqlstate(error: Exception) -> str:

@@ -60,9 +60,9 @@ async def read_schema(db: Session, migrations: Migrations) -> Schema:
     return await _read_version(db, migrations)
 
 
-async def check_schema(db: Session, migrations: Migrations) -> None:
-    """Raises SchemaMismatch if this release cannot work on the tables."""
-    if trouble := (await _read_version(db, migrations)).trouble:
+def check_schema(version: int | None, oldest: int | None, migrations: Migrations) -> None:
+    """Raises SchemaMismatch if this release cannot work on tables of that version; None: there is no version."""
+    if trouble := migrations.schema(version or 0, oldest).trouble:
         raise SchemaMismatch(trouble)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
+
+from ..package_file import read_package_file
 
 _HEAD = re.compile(r"^-- (statement|fragment) (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
@@ -44,4 +45,4 @@ def _filled(text: str, texts: Mapping[str, object]) -> str:
 
 def read_statements(name: str, **given: object) -> StatementFile:
     """The statements in a file of this package. `given` are texts that several of them contain."""
-    return StatementFile(files("mainspring.stores.postgres").joinpath(name).read_text(encoding="utf-8"), **given)
+    return StatementFile(read_package_file(f"postgres/{name}"), **given)

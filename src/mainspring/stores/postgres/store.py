@@ -141,5 +141,5 @@ class PostgresStore(
         if not self._clock.real:
             self._open()
             return self._clock.now()
-        at: datetime = await self._call(lambda db: db.value("SELECT clock_timestamp()"))
+        at: datetime = await self._hot(lambda db: db.value("SELECT clock_timestamp()"))
         return at

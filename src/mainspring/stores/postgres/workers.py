@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from ...records.worker import BeatReply, WorkerCommands, WorkerInfo, WorkerRow
 from ...survived_errors import SurvivedErrors
 from ..rows import COLUMNS, Row, job_of
 from ..rules import SILENT_WORKER_RETENTION, next_commands
-from .beat_findings import BeatFindings, find_on_beat
+from .beat_findings import finds_work
 from .claim import set_aside
 from .feed import WATCHED
 from .partitions import PostgresPartitions
@@ -32,14 +33,12 @@ from .tally import fold_counts
 _fold_errors = SurvivedErrors("tally", "the next beat sums up the runs")
 _encode = msgspec.json.encode
 _decode_commands = msgspec.json.Decoder(WorkerCommands).decode
+_decode_runs = msgspec.json.Decoder(list[tuple[JobId, Lease, str | None]]).decode
 _decode_info = msgspec.json.Decoder(WorkerInfo).decode
 
 _SQL = read_statements("workers.sql", columns=COLUMNS, watched=WATCHED)
-_FORGET_SILENT = _SQL.statement("forget_silent")
 _BEAT = _SQL.statement("beat")
 _END_WORKER = _SQL.statement("end_worker")
-_CLEAR_LEASES = _SQL.statement("clear_leases")
-_RUNS_OF_WORKER = _SQL.statement("runs_of_worker")
 _ORPHANED_RUNS = _SQL.statement("orphaned_runs")
 _LOCK_ORDERS = _SQL.statement("lock_orders")
 _SET_ORDERS = _SQL.statement("set_orders")
@@ -50,26 +49,27 @@ class PostgresWorkers(PostgresPartitions):
     """The verbs on workers."""
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
-        listens = self._wakeups.listening
-
-        async def beat_and_check(db: Session) -> tuple[BeatReply, BeatFindings | None]:
-            beat = await _beat(db, worker, micros(until), micros(now))
-            if until > now:
-                await check_schema(db, self._migrations)
-            return beat, await find_on_beat(db, worker, now) if listens else None
-
-        beat, found = await self._transact(beat_and_check)
-        if found is not None:
-            self._wakeups.count_workers(found.live_workers)
-            beat = replace(beat, lost=found.lost)
-            if found.due:
-                self._wakeups.wake("new")
-        with _fold_errors.survive(StoreError):
-            await self._transact(fold_counts)
+        silent = micros(now - SILENT_WORKER_RETENTION)
+        if until <= now:
+            row = await self._hot(lambda db: db.row(_END_WORKER, worker.id, silent))
+            reply, has_counts = _reply_of(row), True
+        else:
+            values = worker.id, silent, micros(until), _encode(worker).decode(), micros(now), self._migrations.newest
+            row = await self._hot(lambda db: db.row(_BEAT, *values))
+            check_schema(row["version"], row["oldest"], self._migrations)
+            reply, has_counts = _reply_of(row), row["counts"]
+            if self._wakeups.listening:
+                self._wakeups.count_workers(row["live_workers"])
+                reply = replace(reply, lost=row["lost"], webhooks=row["webhooks"])
+                if row["due"] or await self._hot(lambda db: finds_work(db, worker, now)):
+                    self._wakeups.wake("new")
+        if has_counts:
+            with _fold_errors.survive(StoreError):
+                await self._transact(fold_counts)
         if now >= self._create_partitions_at:
             with self._clock.outside():
                 await self._create_partitions(self._open(), now, 1)  # one only, so that the next beat is not late
-        return beat
+        return reply
 
     async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         rows = await self._call(lambda db: db.rows(_ORPHANED_RUNS, micros(now), limit))
@@ -93,19 +93,13 @@ class PostgresWorkers(PostgresPartitions):
         return readable("worker", [(row[0], row) for row in rows], _worker_row)
 
 
-async def _beat(db: Session, worker: WorkerInfo, until: int, now: int) -> BeatReply:
-    """Extends the worker's life to `until`, or ends it. Returns its runs, their cancel reasons and its commands."""
-    silent = now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6)
-    await db.run(_FORGET_SILENT, silent)
-    if until > now:
-        orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
-    else:
-        orders = await db.value(_END_WORKER, worker.id)
-    watched = await db.value(_CLEAR_LEASES, worker.id)
-    runs: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_RUNS_OF_WORKER, worker.id)]
+def _reply_of(row: Any) -> BeatReply:
+    """The worker's runs, their cancel reasons and its commands."""
+    runs = [] if row["runs"] is None else _decode_runs(row["runs"])
     cancels = {id: reason for id, _, reason in runs if reason is not None}
-    watched_until = None if watched is None else instant(watched)
-    return BeatReply({id: lease for id, lease, _ in runs}, cancels, _commands_of(orders), watched_until=watched_until)
+    watched_until = None if row["watched"] is None else instant(row["watched"])
+    commands = _commands_of(row["orders"])
+    return BeatReply({id: lease for id, lease, _ in runs}, cancels, commands, watched_until=watched_until)
 
 
 async def _set_commands(

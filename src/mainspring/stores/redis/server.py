@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from ssl import SSLCertVerificationError
 
 from hiredis import ReplyError
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
+from ..package_file import read_package_file
 from .connection import Arg, ConnectionLost, RedisConnection, Reply, connect, pack
 from .url import ConnectTarget
 
@@ -24,11 +24,9 @@ ACL_ERRORS = ("NOPERM", "ACL failure in script", "The user executing the script 
 # By OpenSSL's verify code: the certificate is of another host, of another address, or has expired.
 REMEDIES = {62: "use a host that it names", 64: "use an address that it names", 10: "the server needs a new one"}
 
-_folder = files("mainspring.stores.redis")
-
 
 def _read_lua(name: str) -> str:
-    return _folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    return read_package_file(f"redis/{name}.lua")
 
 
 SCRIPTS = {

@@ -6,7 +6,6 @@ import os
 import re
 import sqlite3
 import time
-from pathlib import Path
 
 from ...config import Durability
 from ...errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
@@ -25,15 +24,15 @@ def create_file(path: str) -> str:
     if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
         need = ".".join(map(str, MIN_SQLITE_VERSION))
         raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}; the SQLite store needs {need} or newer")
-    file = Path(path)
-    if not file.parent.is_dir():
-        raise StoreError(f"cannot open SQLite file {path!r}: there is no directory {str(file.parent)!r}")
+    folder = os.path.dirname(path) or os.curdir
+    if not os.path.isdir(folder):
+        raise StoreError(f"cannot open SQLite file {path!r}: there is no directory {folder!r}")
     try:
         # Only if the file is missing: closing any handle on an existing file drops the locks that SQLite has on it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        if file.is_dir() or not os.access(path, os.R_OK | os.W_OK):
-            why = "it is a directory" if file.is_dir() else "no permission to read and write it"
+        if os.path.isdir(path) or not os.access(path, os.R_OK | os.W_OK):
+            why = "it is a directory" if os.path.isdir(path) else "no permission to read and write it"
             raise StoreError(f"cannot open SQLite file {path!r}: {why}") from None
     except OSError as error:
         raise StoreError(f"cannot open SQLite file {path!r}: {error.strerror}") from None

@@ -41,7 +41,7 @@ class WriteWatch:
 
     def _run(self) -> None:
         while True:
-            os.read(self._fd, 65536)
+            os.read(self._fd, 4096)
             if not self._open:
                 break
             self._act()

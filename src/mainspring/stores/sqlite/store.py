@@ -10,7 +10,7 @@ from ...clock import instant
 from ...records.finding import Finding
 from ...records.schema import Schema
 from ...store import Listening, Store, Topic
-from . import doctor, file
+from . import file
 from .audit import SqliteAudit
 from .change import SqliteChange
 from .claim import SqliteClaim
@@ -88,6 +88,8 @@ class SqliteStore(
         return instant(round((days - 2440587.5) * 86_400_000) * 1000)
 
     async def diagnose(self) -> list[Finding]:
+        from . import doctor
+
         return await self._read(lambda db: doctor.findings(db, self.path))
 
     @property
