@@ -513,6 +513,8 @@ async def test_a_finished_job_is_not_enqueued_again_alone(postgres: Postgres) ->
     done = await job_in_state(store, State.COMPLETED)
     assert await put(store, new_job(id=done.id)) == [done.id]
     assert [job.state for job in await all_jobs(store)] == [State.COMPLETED]
+    await beat(store)
+    assert (await claim(store)).jobs == []
     await store.close()
 
 
