@@ -231,6 +231,27 @@ class TestSchema(Served):
                 await store.migrate(99)
 
 
+class TestManyGroups(Served):
+    """Claims from more groups than they take jobs."""
+
+    async def test_claims_of_more_groups_than_jobs_take_the_first_jobs(self) -> None:
+        async with self.opened() as store:
+            jobs = [
+                new_job(queue=f"queue{n % 14}", priority=n * 7 % 3, run_at=later(-(n * 37 % 50) - 1)) for n in range(90)
+            ]
+            await put(store, *jobs)
+            await beat(store)
+            found = [job.id for _ in range(18) for job in (await claim(store, limit=5)).jobs]
+            order = sorted(jobs, key=lambda job: (-job.priority, job.run_at, job.id))
+            assert found == [job.id for job in order]
+
+    async def test_claims_of_jobs_due_at_one_instant_take_them_by_id(self) -> None:
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(queue=f"queue{n * 5 % 8}") for n in range(24)))
+            await beat(store)
+            assert [job.id for _ in range(8) for job in (await claim(store, limit=3)).jobs] == ids
+
+
 class TestStride(Served):
     """Claims of a long backlog, as if every survey of it were slow."""
 
@@ -483,4 +504,26 @@ async def test_a_finished_job_is_not_enqueued_again(postgres: Postgres) -> None:
     done = await job_in_state(store, State.COMPLETED)
     await put(store, new_job(id=done.id), new_job())
     assert [job.state for job in await all_jobs(store)] == [State.COMPLETED, State.PENDING]
+    await store.close()
+
+
+async def test_a_finished_job_is_not_enqueued_again_alone(postgres: Postgres) -> None:
+    store = open_store(postgres.fresh())
+    await store.open()
+    done = await job_in_state(store, State.COMPLETED)
+    assert await put(store, new_job(id=done.id)) == [done.id]
+    assert [job.state for job in await all_jobs(store)] == [State.COMPLETED]
+    await beat(store)
+    assert (await claim(store)).jobs == []
+    await store.close()
+
+
+async def test_a_job_that_is_being_enqueued_alone_is_not_enqueued_twice(postgres: Postgres) -> None:
+    store = open_store(postgres.fresh())
+    await store.open()
+    for _ in range(20):
+        job = new_job()
+        answers = await asyncio.gather(*(put(store, job) for _ in range(4)))
+        assert answers == [[job.id]] * 4
+    assert len(await all_jobs(store)) == 20
     await store.close()

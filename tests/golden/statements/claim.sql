@@ -4,42 +4,53 @@ ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || exclude
 
 -- take_plain
 WITH RECURSIVE groups AS (
-    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+    (SELECT queue, task, rank, run_at, id AS head FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
         ORDER BY queue, task, rank, run_at, id LIMIT 1)
     UNION ALL
     SELECT hop.* FROM groups CROSS JOIN LATERAL (
-        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        SELECT queue, task, rank, run_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
         ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop),
-first AS (
-    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
-        SELECT run_at AS due_at, id FROM mainspring_jobs
-        WHERE crashes < 2 AND NOT parked AND state = 'pending'
-            AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2)
-        ORDER BY run_at, id LIMIT $6) AS job
-    WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+due AS MATERIALIZED (
+    SELECT * FROM groups
+    WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
         AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
         AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
-        AND one.run_at <= $2 AND (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
+        AND run_at <= $2 AND (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
             AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
                 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
             AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
             AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
+    ORDER BY rank, run_at, head LIMIT $6),
+last AS MATERIALIZED (
+    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
+bounded AS (
+    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
+        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
+    FROM due LEFT JOIN last ON true),
+first AS (
+    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) <= (one.until, one.until_id)
+        ORDER BY run_at, id LIMIT $6) AS job
     ORDER BY one.rank, due_at, id LIMIT $6),
 one AS MATERIALIZED (
-    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
+    UNION ALL
+    SELECT queue, task, rank, run_at, head, count(*) FROM first WHERE (SELECT count(*) FROM due) > 1
+    GROUP BY 1, 2, 3, 4, 5),
 locked AS MATERIALIZED (
     SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2)
-        ORDER BY run_at, id LIMIT one.share
+            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 taken AS (
     UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
@@ -65,7 +76,7 @@ SELECT taken.*, (
                     AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
                 ORDER BY run_at, id LIMIT 1))
             FROM groups AS one
-            WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+            WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
                 AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))),
             (SELECT expires_at FROM mainspring_jobs
             WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
@@ -76,35 +87,52 @@ FROM taken ORDER BY rank, run_at, id;
 
 -- take_known
 WITH groups AS (
-    SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
-        AS known (queue, task, rank, run_at, after)),
-first AS (
-    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
-        SELECT run_at AS due_at, id FROM mainspring_jobs
+    SELECT queue, task, rank, job.* FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
+        AS known (queue, task, rank, run_at, after)
+    CROSS JOIN LATERAL (
+        SELECT run_at, id AS head FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
-            AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2)
-        ORDER BY run_at, id LIMIT $6) AS job
-    WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+            AND queue = known.queue AND task = known.task AND rank = known.rank
+            AND (run_at, id) > (known.run_at, known.after)
+        ORDER BY run_at, id LIMIT 1) AS job),
+due AS MATERIALIZED (
+    SELECT * FROM groups
+    WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
         AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
         AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
-        AND one.run_at <= $2 AND (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
+        AND run_at <= $2 AND (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
             AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
                 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
             AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
             AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
+    ORDER BY rank, run_at, head LIMIT $6),
+last AS MATERIALIZED (
+    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
+bounded AS (
+    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
+        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
+    FROM due LEFT JOIN last ON true),
+first AS (
+    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) <= (one.until, one.until_id)
+        ORDER BY run_at, id LIMIT $6) AS job
     ORDER BY one.rank, due_at, id LIMIT $6),
 one AS MATERIALIZED (
-    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
+    UNION ALL
+    SELECT queue, task, rank, run_at, head, count(*) FROM first WHERE (SELECT count(*) FROM due) > 1
+    GROUP BY 1, 2, 3, 4, 5),
 locked AS MATERIALIZED (
     SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2)
-        ORDER BY run_at, id LIMIT one.share
+            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 taken AS (
     UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
@@ -130,7 +158,7 @@ SELECT taken.*, (
                     AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
                 ORDER BY run_at, id LIMIT 1))
             FROM groups AS one
-            WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+            WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
                 AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))),
             (SELECT expires_at FROM mainspring_jobs
             WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
@@ -141,38 +169,49 @@ FROM taken ORDER BY rank, run_at, id;
 
 -- take_rest
 WITH RECURSIVE groups AS (
-    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+    (SELECT queue, task, rank, run_at, id AS head FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
         ORDER BY queue, task, rank, run_at, id LIMIT 1)
     UNION ALL
     SELECT hop.* FROM groups CROSS JOIN LATERAL (
-        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        SELECT queue, task, rank, run_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
         ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop),
+due AS MATERIALIZED (
+    SELECT * FROM groups
+    WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
+        AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        AND run_at <= $2 AND true
+    ORDER BY rank, run_at, head LIMIT $6),
+last AS MATERIALIZED (
+    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
+bounded AS (
+    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
+        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
+    FROM due LEFT JOIN last ON true),
 first AS (
-    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2)
+            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) <= (one.until, one.until_id)
         ORDER BY run_at, id LIMIT $6) AS job
-    WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
-        AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
-        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
-        AND one.run_at <= $2 AND true
     ORDER BY one.rank, due_at, id LIMIT $6),
 one AS MATERIALIZED (
-    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
+    UNION ALL
+    SELECT queue, task, rank, run_at, head, count(*) FROM first WHERE (SELECT count(*) FROM due) > 1
+    GROUP BY 1, 2, 3, 4, 5),
 locked AS MATERIALIZED (
     SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2)
-        ORDER BY run_at, id LIMIT one.share
+            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 taken AS (
     UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
@@ -198,7 +237,7 @@ SELECT taken.*, (
                     AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
                 ORDER BY run_at, id LIMIT 1))
             FROM groups AS one
-            WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+            WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
                 AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))),
             (SELECT expires_at FROM mainspring_jobs
             WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
@@ -226,22 +265,22 @@ SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE;
 
 -- read_view
 WITH RECURSIVE groups AS (
-    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+    (SELECT queue, task, rank, run_at, id AS head FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
         ORDER BY queue, task, rank, run_at, id LIMIT 1)
     UNION ALL
     SELECT hop.* FROM groups CROSS JOIN LATERAL (
-        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        SELECT queue, task, rank, run_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
         ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)
 SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups
-WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
 UNION ALL
 SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
 WHERE crashes >= 2 AND NOT parked AND state = 'pending'
-    AND task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+    AND (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
         AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
     AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
         WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)

@@ -45,8 +45,9 @@ MIN_BACKLOG_JOBS = 50
 SURVEY_EVERY_SECONDS = 2.0
 # The pause after a survey is at least this multiple of its duration.
 SURVEY_REST_FACTOR = 50.0
-# A survey that takes longer passes over many dead rows.
+# A survey that takes longer passes over many dead rows, if it is not the number of groups that takes the time.
 SLOW_SURVEY_SECONDS = 0.01
+SLOW_GROUP_SECONDS = 0.00002
 
 _SQL = read_statements(
     "claim.sql",
@@ -129,7 +130,8 @@ class BacklogCursor:
         """Takes over the groups of a survey if it was slow; else the next claims go without a cursor."""
         self._survey_at = now + max(SURVEY_EVERY_SECONDS, SURVEY_REST_FACTOR * took)
         self._request_key = request.which[2:]
-        groups = view.groups if took > SLOW_SURVEY_SECONDS else ()
+        slow = took > SLOW_SURVEY_SECONDS + SLOW_GROUP_SECONDS * len(view.groups)
+        groups = view.groups if slow else ()
         self._after = {(queue, task, rank): (run_at, "") for _, queue, task, rank, run_at, *_ in groups}
 
     def positions_for(self, request: ClaimRequest) -> list[list[Any]] | None:

@@ -11,37 +11,43 @@
 
 
 -- fragment all_groups
--- Every (queue, task, rank) group with pending jobs, and its first run_at, by hops along the index: the cost is the
--- number of groups, not of jobs.
+-- Every (queue, task, rank) group with pending jobs, and its first job, by hops along the index: the cost is the number
+-- of groups, not of jobs.
 RECURSIVE groups AS (
-    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+    (SELECT queue, task, rank, run_at, id AS head FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
         ORDER BY queue, task, rank, run_at, id LIMIT 1)
     UNION ALL
     SELECT hop.* FROM groups CROSS JOIN LATERAL (
-        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        SELECT queue, task, rank, run_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
         ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)
 
 -- fragment known_groups
--- The groups of a BacklogCursor instead, each with the last job that was claimed from it.
+-- The groups of a BacklogCursor instead, each with its first job behind the last one that was claimed from it.
 groups AS (
-    SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
-        AS known (queue, task, rank, run_at, after))
+    SELECT queue, task, rank, job.* FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
+        AS known (queue, task, rank, run_at, after)
+    CROSS JOIN LATERAL (
+        SELECT run_at, id AS head FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = known.queue AND task = known.task AND rank = known.rank
+            AND (run_at, id) > (known.run_at, known.after)
+        ORDER BY run_at, id LIMIT 1) AS job)
 
 -- fragment served
--- The worker serves the group: $3 tasks, $4 queues (null: all).
-task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+-- The worker serves the group: $3 tasks, $4 queues (null: all). `IS TRUE` keeps the tasks in a hash table: a list of
+-- thousands would be searched for each group.
+(task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
 
 -- fragment due_in_group
--- The jobs of the group `one` that can be claimed now, in their order.
+-- The jobs of the group `one` that can be claimed now; their order is run_at, id.
 crashes < 2 AND NOT parked AND state = 'pending'
     AND queue = one.queue AND task = one.task AND rank = one.rank
-    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+    AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
     AND (expires_at IS NULL OR expires_at > $2)
-ORDER BY run_at, id
 
 -- fragment nothing_special
 -- The worker is alive, and there are no overdue jobs to expire, no suspects and no half-open circuits. These are rare.
@@ -66,24 +72,40 @@ ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || exclude
 -- special things already. {left} is how many bytes of payloads and options may be taken; the job that exceeds it is
 -- taken too, so that a job of any size can run.
 WITH {groups},
--- How many jobs of each group are among the first $6 of all, counted without a lock.
-first AS (
-    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
-        SELECT run_at AS due_at, id FROM mainspring_jobs
-        WHERE {due_in_group} LIMIT $6) AS job
+-- The $6 groups whose first jobs are the first ones: no other group has a job among the first $6 of all.
+due AS MATERIALIZED (
+    SELECT * FROM groups
     WHERE {served}
         AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
-        AND one.run_at <= $2 AND {guard}
+        AND run_at <= $2 AND {guard}
+    ORDER BY rank, run_at, head LIMIT $6),
+-- How far to read in each group: if there are $6 of them, up to the last of their first jobs, else to the end.
+last AS MATERIALIZED (
+    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
+bounded AS (
+    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
+        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
+    FROM due LEFT JOIN last ON true),
+-- How many jobs of each group are among the first $6 of all, counted without a lock.
+first AS (
+    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE {due_in_group} AND (run_at, id) <= (one.until, one.until_id)
+        ORDER BY run_at, id LIMIT $6) AS job
     ORDER BY one.rank, due_at, id LIMIT $6),
+-- A single group has all of them: they are not counted.
 one AS MATERIALIZED (
-    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+    SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
+    UNION ALL
+    SELECT queue, task, rank, run_at, head, count(*) FROM first WHERE (SELECT count(*) FROM due) > 1
+    GROUP BY 1, 2, 3, 4, 5),
 -- Locks that number of jobs of each group, without those that others have locked. So concurrent claims pass each other,
 -- and none locks more than it takes, unless the jobs exceed {left}: a job's size is known only once it is locked.
 -- octet_length does not read the text.
 locked AS MATERIALIZED (
     SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
-        WHERE {due_in_group} LIMIT one.share
+        WHERE {due_in_group} ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 -- All of them, or, if they exceed {left}, the first of them in the claim order. The window is computed only then.
 taken AS (

@@ -1,9 +1,9 @@
 """How the PostgreSQL store enqueues jobs: all jobs of a call, or none if one is refused.
 
-One job without keys is a call of the function mainspring_put. Several are one INSERT; if they differ in id and payload
-alone, as a batch of one task does, only these are sent for each job. MIN_COPY_ROWS jobs or more that differ in more are
-a COPY. These repeat the rule rules.enqueue.enqueue, and test_twin.py compares them. Jobs with keys are enqueued by the
-rule, in a transaction that locks the keys.
+Jobs without keys are one INSERT; if they differ in id and payload alone, as a batch of one task does, only these are
+sent for each job. One job has a statement of its own, or in a caller's transaction the function mainspring_put.
+MIN_COPY_ROWS jobs or more that differ in more are a COPY. These repeat the rule rules.enqueue.enqueue, and test_twin.py
+compares them. Jobs with keys are enqueued by the rule, in a transaction that locks the keys.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, Unpack
 
 import asyncpg
+from msgspec.structs import replace
 
 from ...clock import micros
 from ...records.job import Enqueued, NewJob
@@ -53,7 +53,16 @@ _INSERT_ALIKE = f"""{_INTO}
         THEN id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))
             UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))))
         ELSE true END"""
-_INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+# One job. The statement, whose plan is kept, takes half as long as the function: its settings and its plan are checked
+# at each call. No ON CONFLICT: it writes a second record into the WAL.
+_INSERT_ONE = f"""{_INTO}
+    SELECT $1::text, $2::text, $3::text, $4::integer, $5::bigint, $6::bigint, $7::bigint, $8::text, $9::text[],
+        $10::text, $11::text, 'pending'
+    WHERE NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE id = $1)
+        AND NOT EXISTS (SELECT 1 FROM mainspring_finished WHERE id = $1)"""
+_INSERT_AND_NOTIFY = f"WITH job AS ({_INSERT_ONE}) SELECT pg_notify($12, $13)"
+# For a caller's connection, which does not keep plans.
+_PUT = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL, NULL)"
 # From this many jobs on, COPY is faster.
 MIN_COPY_ROWS = 100
 
@@ -78,19 +87,22 @@ class PostgresEnqueue(PostgresHandle):
             return []
         notify = any(is_due_soon(job.run_at, now) for job in jobs)
         single = notify and len(jobs) == 1 and not has_keys(jobs)
-        if single and self._notifier is not None and (text := self._notifier.piggyback()) is not None:
-            answers = await self._hot(lambda db: _insert(db, jobs, now, text))
+        text = self._notifier.piggyback() if single and self._notifier is not None else None
+        answers = await self._enqueue(jobs, now, text)
+        if text is not None:
             self._wakeups.wake("new")
-            return answers
-        answers = await self._enqueue(jobs, now)
-        if notify:
+        elif notify:
             self._announce("new")
         return answers
 
-    async def _enqueue(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    async def _enqueue(self, jobs: Sequence[NewJob], now: datetime, notification: str | None) -> list[Enqueued]:
         if has_keys(jobs):
             return await self._transact(lambda db: _enqueue_in_transaction(db, jobs, now))
-        if len(jobs) > 1 and are_alike(jobs):
+        if len(jobs) == 1:
+            with suppress(AlreadyInserted):
+                return await self._hot(lambda db: _insert_one(db, jobs[0], now, notification))
+            return [Enqueued(jobs[0].id)]
+        if are_alike(jobs):
             with suppress(AlreadyInserted):
                 return await self._hot(lambda db: _insert_alike(db, jobs, now))
         elif len(jobs) >= MIN_COPY_ROWS:
@@ -123,15 +135,25 @@ def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
     )
 
 
-async def _insert(
-    db: Session, jobs: Sequence[NewJob], now: datetime, notification: str | None = None
-) -> list[Enqueued]:
-    """Inserts jobs without keys in one statement. With a single job, a notification is sent in the same statement."""
+async def _insert_one(db: Session, job: NewJob, now: datetime, notification: str | None) -> list[Enqueued]:
+    """Inserts a job without keys, and sends the notification in the same statement. Raises AlreadyInserted if another
+    call inserts the job now."""
+    row = _new_row(job, micros(now))[:-1]
+    try:
+        if notification is None:
+            await db.run(_INSERT_ONE, *row)
+        else:
+            await db.run(_INSERT_AND_NOTIFY, *row, db.url.channel, notification)
+    except asyncpg.UniqueViolationError as error:
+        raise AlreadyInserted from error
+    return [Enqueued(job.id)]
+
+
+async def _insert(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    """Inserts jobs without keys in one statement, whatever is stored."""
     us = micros(now)
     if len(jobs) == 1:
-        await db.run(
-            _INSERT_ONE, *_new_row(jobs[0], us)[:-1], None if notification is None else db.url.channel, notification
-        )
+        await db.run(_PUT, *_new_row(jobs[0], us)[:-1])
     else:
         (ids, queues, tasks, ranks, due, _, expire, schedules, tags, options, payloads, _) = zip(
             *(_new_row(job, us) for job in jobs), strict=True
@@ -155,13 +177,6 @@ async def _insert(
     return [Enqueued(job.id) for job in jobs]
 
 
-# The stored fields of a job without keys, but id and payload.
-_shared_fields = attrgetter(
-    *("queue", "task", "priority", "run_at", "expires_at", "schedule", "scheduled_at", "detached", "tags", "timeout"),
-    *("max_retries", "backoff", "metadata", "fingerprint", "enqueued_by"),
-)
-
-
 def are_alike(jobs: Sequence[NewJob]) -> bool:
     """Whether these jobs without keys differ in id and payload alone, have no metadata, and can be sent as texts."""
     if jobs[0].metadata:  # equal metadata may have different texts: 1 and True
@@ -169,7 +184,8 @@ def are_alike(jobs: Sequence[NewJob]) -> bool:
     # No JSON has the separator, but a caller may make a NewJob of any text.
     if any(SEPARATOR in text for text in ("".join([job.id for job in jobs]), "".join([job.payload for job in jobs]))):
         return False
-    return [*map(_shared_fields, jobs)].count(_shared_fields(jobs[0])) == len(jobs)
+    shared = [replace(job, id="", payload="") for job in jobs]
+    return shared.count(shared[0]) == len(jobs)
 
 
 async def _insert_alike(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:

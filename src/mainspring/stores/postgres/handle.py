@@ -68,22 +68,22 @@ class PostgresHandle:
         return self._pool
 
     async def _call(self, verb: Verb[T]) -> T:
-        return await self._explained(self._open().call, verb)
+        return await self._explained(Pool.call, verb)
 
     async def _hot(self, verb: Verb[T]) -> T:
-        return await self._explained(self._open().hot, verb)
+        return await self._explained(Pool.hot, verb)
 
     async def _read(self, verb: Verb[T]) -> T:
-        return await self._explained(self._open().read, verb)
+        return await self._explained(Pool.read, verb)
 
     async def _transact(self, verb: Verb[T]) -> T:
-        return await self._explained(self._open().transact, verb)
+        return await self._explained(Pool.transact, verb)
 
-    async def _explained(self, run: Callable[[Verb[T]], Awaitable[T]], verb: Verb[T]) -> T:
+    async def _explained(self, run: Callable[[Pool, Verb[T]], Awaitable[T]], verb: Verb[T]) -> T:
         pool = self._open()
         with self._clock.outside():
             try:
-                return await run(verb)
+                return await run(pool, verb)
             except StoreError as error:
                 await self._explain_schema_error(pool, error)
                 raise

@@ -43,7 +43,8 @@ def count_columns(
 _LATEST = "DELETE FROM mainspring_counting RETURNING at, queue, task, sums"
 _KEPT = f"""SELECT span, at, queue, task, sums FROM mainspring_tallies WHERE (span, at, queue, task) IN
     (SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[], $4::text[]))"""
-_PUT = """INSERT INTO mainspring_tallies VALUES ($1, $2, $3, $4, $5)
+_PUT = f"""INSERT INTO mainspring_tallies
+    SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[], $4::text[], $5::text[])
     ON CONFLICT (span, at, queue, task) DO UPDATE SET sums = excluded.sums"""
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = $1 AND at < $2"
 
@@ -63,7 +64,11 @@ async def fold_counts(db: Session) -> None:
         whole = sums_of(text)
         whole.add(found[key[0], key[1], key[2], key[3]])
         found[key[0], key[1], key[2], key[3]] = whole
-    await db.many(_PUT, [(*key, _encode(sums).decode()) for key, sums in sorted(found.items())])
+    rows = [
+        (span, str(at), queue, task, _encode(found[span, at, queue, task]).decode())
+        for span, at, queue, task in sorted(found)
+    ]
+    await db.run(_PUT, *([*column] for column in zip(*rows, strict=True)))
     newest = instant(max(at for span, at, _, _ in found if span == "minute"))
     for span, kept in RETENTION.items():
         await db.run(_FORGET, span, micros(newest - kept))
