@@ -63,17 +63,21 @@ class RunSums(Struct, omit_defaults=True):
         self.wait_ends = _merged_ends(self.wait_ends, self.waits, other.wait_ends, other.waits)
         _add(self.endings, other.endings)
         _add(self.spread, other.spread)
+        _add(self.waits, other.waits)
+        self.took += other.took
+        self.waited += other.waited
+        self.last = max(self.last, other.last)
+        self.well = max(self.well, other.well)
+        if other.errors or other.fates or other.items:  # mostly all runs went well
+            self._add_rare(other)
+
+    def _add_rare(self, other: RunSums) -> None:
         for kind, count in other.errors.items():
             self._add_error(kind, count)
         for kind, last in other.lines.items():
             self._keep_latest_line(kind, last)
-        self.took += other.took
-        self.last = max(self.last, other.last)
-        self.well = max(self.well, other.well)
         _add(self.fates, other.fates)
         _add(self.items, other.items)
-        _add(self.waits, other.waits)
-        self.waited += other.waited
 
     def count(self, ending: str, spans: Sequence[timedelta], waits: Sequence[timedelta] = ()) -> None:
         """Counts runs with the same ending, with their durations and waits."""
