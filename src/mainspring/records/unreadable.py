@@ -104,7 +104,10 @@ def readable(kind: str, pairs: Iterable[tuple[Any, R]], decode: Callable[[R], T]
 
 def sums_of(text: bytes | str, name: object = "") -> RunSums:
     """The decoded sums of runs. Empty sums if they cannot be decoded, so that later ones can be added."""
-    return next(iter(readable("tally", [(name, text)], _sums)), RunSums())
+    try:
+        return _sums(text)
+    except Exception:  # decoded once more, and logged and counted
+        return next(iter(readable("tally", [(name, text)], _sums)), RunSums())
 
 
 def sums_of_each(texts: Sequence[bytes]) -> list[RunSums]:

@@ -61,9 +61,11 @@ def claim(
     now: datetime,
 ) -> tuple[list[Job], datetime | None]:
     """The claimed jobs in order, and when to claim again (None: when something changes)."""
+    # The names of tasks are a list here, and a worker may serve thousands.
+    served, wanted_queues = frozenset(tasks), None if queues is None else frozenset(queues)
 
     def serves(queue: str, task: str) -> bool:
-        return task in tasks and (queues is None or queue in queues) and queue not in paused
+        return task in served and (wanted_queues is None or queue in wanted_queues) and queue not in paused
 
     wanted = [group for group in tables.index.groups() if serves(group[0], group[1])]
     suspects = _suspects(tables, worker, serves)

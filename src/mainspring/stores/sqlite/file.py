@@ -12,6 +12,7 @@ from ...errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from ...records.schema import Schema
 from ..migrations import Migrations, load_migrations
 from ..rows import decode_failure_kind
+from .log_size import LONG_LOG_PAGES, set_log_pages
 from .out_of_order import is_out_of_order
 from .writer_thread import translate_error
 
@@ -53,8 +54,7 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         raise StoreError(f"{path!r} cannot use write-ahead logging (a network file system?): use a local disk")
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     db.execute("PRAGMA cache_size = -65536")
-    # 32 MB of log between checkpoints instead of 4: bulk enqueue becomes a third faster.
-    db.execute("PRAGMA wal_autocheckpoint = 8000")
+    set_log_pages(db, LONG_LOG_PAGES)
     return db
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -12,11 +12,16 @@ from ...clock import instant, micros
 from ...records.outcome import Outcome
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ...records.unreadable import sums_of
+from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .handle import SqliteHandle
 
-_OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
-_PUT_OPEN = """INSERT INTO mainspring_counting VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET at = excluded.at, sums = excluded.sums"""
+# The open minutes of some groups, and writing them: all groups of a batch in few statements.
+_OPEN = {
+    size: f"""SELECT open.queue, open.task, open.at, open.sums FROM (VALUES {value_lists(size, 2)}) AS wanted
+        CROSS JOIN mainspring_counting open ON open.queue = wanted.column1 AND open.task = wanted.column2"""
+    for size in CHUNK_ROWS
+}
+_PUT_OPEN = {size: f"INSERT OR REPLACE INTO mainspring_counting VALUES {value_lists(size, 4)}" for size in CHUNK_ROWS}
 _TALLY = "SELECT sums FROM mainspring_tallies WHERE span = ? AND at = ? AND queue = ? AND task = ?"
 _PUT_TALLY = "INSERT OR REPLACE INTO mainspring_tallies VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = ? AND at < ?"
@@ -33,20 +38,31 @@ class SqliteTally(SqliteHandle):
 
 def count_runs(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
     """Adds the runs that these outcomes end to the statistics."""
-    for (minute, queue, task), sums in sums_by_minute(accepted).items():
-        at = micros(minute)
-        row = db.execute(_OPEN, (queue, task)).fetchone()
-        if row is not None and row[0] > at:
+    found = sums_by_minute(accepted)
+    groups = list({(queue, task): None for _, queue, task in found})
+    open = _open_minutes(db, groups)
+    for (minute, queue, task), sums in found.items():
+        began, earlier = open.get((queue, task)) or (None, sums)
+        if began is not None and began > minute:
             _add_minute(db, minute, queue, task, sums)  # a late outcome, of a minute that is over
             continue
-        if row is not None:
-            earlier = sums_of(row[1])
-            if row[0] == at:
-                earlier.add(sums)
-                sums = earlier
-            else:
-                _add_minute(db, instant(row[0]), queue, task, earlier)
-        db.execute(_PUT_OPEN, (queue, task, at, _encode(sums).decode()))
+        if began == minute:
+            earlier.add(sums)
+            continue
+        if began is not None:
+            _add_minute(db, began, queue, task, earlier)
+        open[queue, task] = minute, sums
+    for chunk in chunks([(*group, micros(open[group][0]), _encode(open[group][1]).decode()) for group in groups]):
+        db.execute(_PUT_OPEN[len(chunk)], flatten(chunk))
+
+
+def _open_minutes(
+    db: sqlite3.Connection, groups: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[datetime, RunSums]]:
+    """The current minute of each of these queues and tasks, and its sums."""
+    rows = [row for chunk in chunks(groups) for row in db.execute(_OPEN[len(chunk)], flatten(chunk)).fetchall()]
+    begins = {at: instant(at) for _, _, at, _ in rows}
+    return {(queue, task): (begins[at], sums_of(sums)) for queue, task, at, sums in rows}
 
 
 def _add_minute(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: RunSums) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
+from .log_size import LogSize
 
 T = TypeVar("T")
 Verb = Callable[[sqlite3.Connection], Any]
@@ -91,6 +92,7 @@ class WriterThread(GuardedConnection):
         self._serving: asyncio.Future[Any] | None = None
         if interruptible:  # interrupt() would miss a call that is between two statements
             connection.set_progress_handler(self._is_cancelled, CANCEL_CHECK_INSTRUCTIONS)
+        self._log_size = LogSize(connection)
         self._begin = begin
         self._write_lock = write_lock
         self._calls: SimpleQueue[Call | ExclusiveCall | None] = SimpleQueue()
@@ -175,6 +177,7 @@ class WriterThread(GuardedConnection):
                 self.connection.execute(self._begin)
                 begun = True
                 answers = self._run_calls(group)
+                self._log_size.before_commit()
                 self.connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()
