@@ -20,6 +20,8 @@ from mainspring.stores.rules.keys import keys_held_by
 
 SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
+# Bytes of a group's first entry in the index `heads`.
+HEAD_BYTES = 26
 SETS = ("suspect", "held:", "parked:")
 
 
@@ -101,6 +103,7 @@ async def _names(shard: Shard) -> list[str]:
 
 
 async def _scores(shard: Shard, name: str) -> dict[bytes, int]:
+    """The members of a sorted set with their scores."""
     pairs = await shard.call("ZRANGE", f"{shard.base}:{name}", 0, -1, "WITHSCORES")
     return {member: int(float(score)) for member, score in zip(pairs[::2], pairs[1::2], strict=True)}
 
@@ -126,6 +129,11 @@ async def _registers(shard: Shard, expected: dict[str, Any], waiting: dict[str, 
         assert {name.removeprefix(prefix) for name in expected if name.startswith(prefix)} <= named
     stocked = {name.decode() for name in await shard.call("SMEMBERS", f"{base}:stocked")}
     assert stocked <= waiting.keys()
+    heads = await read_hash(shard, f"{base}:head")
+    assert await _scores(shard, "heads") == {head + group.encode(): 0 for group, head in heads.items()}
+    if heads:
+        firsts = {name: await shard.call("ZRANGE", f"{base}:ready:{name}", 0, 0) for name in stocked}
+        assert heads == {name: first[:HEAD_BYTES].ljust(HEAD_BYTES, b"\0") for name, (first,) in firsts.items()}
 
 
 async def _kept(shards: Shards) -> None:

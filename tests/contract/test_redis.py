@@ -19,6 +19,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.connection import REPLY_SECONDS
 from mainspring.stores.redis.records import claim_key, packed
+from mainspring.stores.redis.server import SCRIPTS
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
@@ -46,6 +47,16 @@ class TestRedis(Served, StoreContract):
             yield store
             if (shards := cast(RedisStore, store)._shards) is not None:
                 await audit(shards)
+
+
+class TestGroupIndex(TestRedis):
+    """The contract with the index of groups that claims otherwise make for many groups only."""
+
+    @pytest.fixture(autouse=True)
+    def _few_are_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        limits = "COMPARED_GROUPS = 32, 16, 16, 32"
+        assert limits in SCRIPTS["claim"]
+        monkeypatch.setitem(SCRIPTS, "claim", SCRIPTS["claim"].replace(limits, "COMPARED_GROUPS = 0, 0, 1, 1"))
 
 
 @pytest.fixture(scope="module")

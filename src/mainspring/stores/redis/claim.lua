@@ -8,6 +8,9 @@
 -- circuits need the rules in Python, or 'held' and the transaction that locks one of the jobs.
 local base, now, limit, most = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local worker, lease = ARGV[4], ARGV[5]
+-- A claim that finds more groups with ready jobs than MANY_GROUPS makes the index of heads.lua, one that finds at most
+-- FEW_GROUPS drops it. Groups that a claim reads first, and that it compares with the index, at least.
+local MANY_GROUPS, FEW_GROUPS, FIRST_GROUPS, COMPARED_GROUPS = 32, 16, 16, 32
 local queues, tasks = nil, {}
 local bytes, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 if count >= 0 then
@@ -40,6 +43,7 @@ local function served(group)
 end
 
 -- Jobs that have become due move from `later` to `ready`.
+local moved = {}
 for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now)) do
   local due = redis.call('ZRANGEBYSCORE', base .. 'later:' .. group, '-inf', now, 'LIMIT', 0, 1000)
   if due[1] then
@@ -51,6 +55,7 @@ for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now))
     redis.call('ZREM', base .. 'later:' .. group, unpack(due))
     redis.call('ZADD', base .. 'ready:' .. group, unpack(ready))
     redis.call('SADD', base .. 'stocked', group)
+    moved[#moved + 1] = group
   end
   local first = redis.call('ZRANGE', base .. 'later:' .. group, 0, 0, 'WITHSCORES')
   if first[2] then
@@ -58,6 +63,13 @@ for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now))
   else
     redis.call('ZREM', base .. 'next', group)
   end
+end
+local indexed, stocked = has_heads(), redis.call('SCARD', base .. 'stocked')
+if indexed and stocked <= FEW_GROUPS then
+  redis.call('DEL', base .. 'heads', base .. 'head')
+  indexed = false
+elseif indexed then
+  update_heads(moved)
 end
 
 -- The rank and run_at of an entry; nil if it is too short.
@@ -93,40 +105,128 @@ local function before(one, other)
   return #one[3] < #other[3]
 end
 
--- Reads from each group its likely share, and more only if that was not enough. `open` are the groups that may have
--- more, with the last entry read.
-local groups, found, open, early = {}, {}, {}, false
-for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
-  local takes, closed = served(group)
-  if takes and not closed then groups[#groups + 1] = group end
-end
-local step = #groups == 1 and most or math.ceil(most / #groups) + 4
--- Reads `step` entries of a group. A malformed entry is moved to the hash `malformed`, for the operator.
-local function read(group, from)
-  local entries, size = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1), #found
+local found, early = {}, false
+-- Adds entries of a group to `found`. If one is malformed it is moved to the hash `malformed`, for the operator, and the
+-- result is false: none of them was added.
+local function add(group, entries)
+  local size = #found
   for n = 1, #entries do
     local rank, at = key_of(entries[n])
     if not at then
       redis.call('ZREM', base .. 'ready:' .. group, entries[n])
       redis.call('HSET', base .. 'malformed', entries[n], group)
       redis.call('HINCRBY', base .. 'health', 'stale', 1)
+      if indexed then update_heads({ group }) end
       for rest = #found, size + 1, -1 do found[rest] = nil end
-      return read(group, from)
+      return false
     end
     if at > now then early = true end
     found[#found + 1] = { rank, at, entries[n], group }
   end
-  open[group] = #entries == step and { from = from + step, last = found[#found] } or nil
+  return true
 end
-for n = 1, #groups do read(groups[n], 0) end
-while #groups > 1 do
-  table.sort(found, before)
-  local short = {}
-  for group, rest in pairs(open) do
-    if #found < most or before(rest.last, found[most]) then short[#short + 1] = group end
+
+-- Reads from each group its likely share, and more only if that was not enough. `open` are the groups that may have
+-- more, with the last entry read.
+local function read_all()
+  local groups, open = {}, {}
+  for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
+    local takes, closed = served(group)
+    if takes and not closed then groups[#groups + 1] = group end
   end
-  if not short[1] then break end
-  for n = 1, #short do read(short[n], open[short[n]].from) end
+  local step = #groups == 1 and most or math.ceil(most / #groups) + 4
+  local function read(group, from)
+    local entries
+    repeat
+      entries = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1)
+    until add(group, entries)
+    open[group] = #entries == step and { from = from + step, last = found[#found] } or nil
+  end
+  for n = 1, #groups do read(groups[n], 0) end
+  while #groups > 1 do
+    table.sort(found, before)
+    local short = {}
+    for group, rest in pairs(open) do
+      if #found < most or before(rest.last, found[most]) then short[#short + 1] = group end
+    end
+    if not short[1] then break end
+    for n = 1, #short do read(short[n], open[short[n]].from) end
+  end
+end
+
+-- `count` groups that this worker serves, from `low` on in the index, and those whose first bytes are the last one's; the
+-- first bytes of the group after them ('' if there is none); and from where to continue. It skips the groups in `known`.
+local function next_groups(low, count, known)
+  local groups = {}
+  while true do
+    local members = redis.call('ZRANGEBYLEX', base .. 'heads', low, '+', 'LIMIT', 0, count + 1)
+    for n = 1, #members do
+      local group = string.sub(members[n], HEAD_BYTES + 1)
+      local takes, closed = served(group)
+      if takes and not closed and not known[group] then
+        local head = string.sub(members[n], 1, HEAD_BYTES)
+        if #groups >= count and head ~= groups[#groups][2] then return groups, head, low end
+        groups[#groups + 1] = { group, head }
+      end
+      low = '(' .. members[n]
+    end
+    if #members <= count then return groups, '', low end
+  end
+end
+
+-- Reads up to `count` entries of a group between these bounds.
+local function read_between(group, low, high, count)
+  local entries
+  repeat
+    entries = redis.call('ZRANGEBYLEX', base .. 'ready:' .. group, low, high, 'LIMIT', 0, count)
+  until add(group, entries)
+  return entries
+end
+
+-- Groups with ready jobs that the index lacks: a release that does not know it has added them.
+local missing = {}
+-- Reads groups in the order of their first entries, until the rest of them have only later ones. Each round reads some
+-- more groups, and from all groups so far the entries before the first one of the next group.
+local function read_by_heads()
+  local low, from, known, ordered, count = '-', '-', {}, true, math.min(FIRST_GROUPS, most)
+  repeat
+    local groups, bound
+    groups, bound, low = next_groups(low, count, known)
+    local upto, room, size = bound == '' and '+' or '(' .. bound, most - #found, #found
+    for n = 1, #known do
+      if read_between(known[n], from, upto, room)[1] then ordered = false end
+    end
+    for n = 1, #groups do
+      local group, head = groups[n][1], groups[n][2]
+      local entries = read_between(group, '-', upto, room)
+      if entries[1] then
+        known[#known + 1] = group
+        known[group] = true
+      else
+        redis.call('ZREM', base .. 'heads', head .. group)
+        redis.call('HDEL', base .. 'head', group)
+        update_heads({ group })
+      end
+      if entries[2] or string.sub(entries[1] or '', 1, HEAD_BYTES) ~= head then ordered = false end
+      if n > 1 and groups[n - 1][2] == head then ordered = false end
+    end
+    from, count = '[' .. bound, math.max(count, math.ceil((most - #found) * #known / math.max(1, #found - size)))
+    count = math.min(count, most)
+  until bound == '' or #found >= most
+  if #found < most then -- all groups of the index were read to their ends
+    missing = missing_heads()
+    for n = 1, #missing do
+      local takes, closed = served(missing[n])
+      if takes and not closed and read_between(missing[n], '-', '+', most)[1] then ordered = false end
+    end
+  end
+  if not ordered then table.sort(found, before) end
+end
+
+if indexed then
+  read_by_heads()
+else
+  read_all()
 end
 if early then return { 'look' } end -- the clock was set back
 
@@ -196,9 +296,23 @@ for n = 1, total do
   taken[group] = taken[group] or {}
   table.insert(taken[group], found[n][3])
 end
+local changed = {}
 for group, entries in pairs(taken) do
   each(entries, 1000, function(...) redis.call('ZREM', base .. 'ready:' .. group, ...) end)
-  if redis.call('EXISTS', base .. 'ready:' .. group) == 0 then redis.call('SREM', base .. 'stocked', group) end
+  if indexed then
+    changed[#changed + 1] = group
+  elseif redis.call('EXISTS', base .. 'ready:' .. group) == 0 then
+    redis.call('SREM', base .. 'stocked', group)
+  end
+end
+if indexed and total > 0 then
+  -- A release that does not know the index may have changed groups, so each claim compares some more.
+  local cursor = redis.call('HGET', base .. 'meta', 'compared') or '0'
+  local some = redis.call('SSCAN', base .. 'stocked', cursor, 'COUNT', COMPARED_GROUPS)
+  redis.call('HSET', base .. 'meta', 'compared', some[1])
+  for _, groups in ipairs({ changed, missing, some[2] }) do update_heads(groups) end
+elseif total > 0 and stocked > MANY_GROUPS then
+  update_heads(redis.call('SMEMBERS', base .. 'stocked'))
 end
 
 local kept, claims, expiring, again = {}, {}, {}, {}

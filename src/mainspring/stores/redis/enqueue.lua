@@ -62,16 +62,21 @@ local new = add(4, first_key - 1, 0, 0, 'HSET', base .. 'job')
 local first_entry, at = first_key + 2 * keys, first_key + 4 * keys
 add(first_key, first_entry - 1, 1, 0, 'HSET', base .. 'key')
 add(first_entry, at - 1, 1, 0, 'ZADD', base .. 'keys')
+local stocked = {}
 while ARGV[at] do
   local name = ARGV[at]
   local made, ready, later = at + 4, at + 4 + ARGV[at + 1], at + 4 + ARGV[at + 1] + ARGV[at + 2]
   at = later + ARGV[at + 3]
   if add(made, ready - 1, 1, 0, 'ZADD', base .. 'made:' .. name) then redis.call('SADD', base .. 'groups', name) end
-  if add(ready, later - 1, 1, 10, 'ZADD', base .. 'ready:' .. name) then redis.call('SADD', base .. 'stocked', name) end
+  if add(ready, later - 1, 1, 10, 'ZADD', base .. 'ready:' .. name) then
+    redis.call('SADD', base .. 'stocked', name)
+    stocked[#stocked + 1] = name
+  end
   if add(later, at - 1, 1, 10, 'ZADD', base .. 'later:' .. name) then
     local first = redis.call('ZRANGE', base .. 'later:' .. name, 0, 0, 'WITHSCORES')
     redis.call('ZADD', base .. 'next', first[2], name)
   end
 end
+if has_heads() then update_heads(stocked) end
 if new then redis.call('PUBLISH', KEYS[1], ARGV[1]) end
 return 1

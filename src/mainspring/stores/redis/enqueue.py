@@ -52,31 +52,35 @@ class RedisEnqueue(RedisHandle):
             self.capabilities.require_transactions("within=")
         if not jobs:
             return []
-        us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
+        us = micros(now)
         with self._clock.outside():
-            if len(jobs) == 1 and _is_due_and_plain(*pairs[0], us):
-                await _enqueue_one(shards, *pairs[0], us)
+            if len(jobs) == 1 and (args := _args_of_one(jobs[0], us)) is not None:
+                await shards.of(jobs[0].queue).script("enqueue_one", args)
                 answers = [Enqueued(jobs[0].id)]
-            elif all(is_plain(job, id, us) for job, id in pairs):
-                await _enqueue_plain(shards, pairs, us)
-                answers = [Enqueued(job.id) for job in jobs]
-            elif await _enqueue_with_keys(shards, pairs, us):
-                answers = [Enqueued(job.id) for job in jobs]
             else:
-                answers = await _enqueue_by_rule(shards, jobs, now)
+                answers = await _enqueue_batch(shards, jobs, now, us)
         self._wakeups.notify("new")
         return answers
 
 
-def _is_due_and_plain(job: NewJob, id: bytes, now: int) -> bool:
-    return (job.run_at is None or micros(job.run_at) <= now) and is_plain(job, id, now)
+def _args_of_one(job: NewJob, now: int) -> tuple[Arg, ...] | None:
+    """The arguments of enqueue_one.lua, which does what enqueue.lua does, without what only batches need.
+
+    None if the job is not plain or due later.
+    """
+    id, run_at = packed(job.id), now if job.run_at is None else micros(job.run_at)
+    if run_at > now or not is_plain(job, id, now):
+        return None
+    return "new", id, new_record(job, now), group(job.queue, job.task), claim_key(job.priority, run_at, id)
 
 
-async def _enqueue_one(shards: Shards, job: NewJob, id: bytes, now: int) -> None:
-    """Adds a job that is plain and due: what enqueue.lua does, without what only batches need."""
-    run_at = now if job.run_at is None else micros(job.run_at)
-    entry, name = claim_key(job.priority, run_at, id), group(job.queue, job.task)
-    await shards.of(job.queue).script("enqueue_one", ("new", id, new_record(job, now), name, entry))
+async def _enqueue_batch(shards: Shards, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    pairs = [(job, packed(job.id)) for job in jobs]
+    if all(is_plain(job, id, us) for job, id in pairs):
+        await _enqueue_plain(shards, pairs, us)
+    elif not await _enqueue_with_keys(shards, pairs, us):
+        return await _enqueue_by_rule(shards, jobs, now)
+    return [Enqueued(job.id) for job in jobs]
 
 
 async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:

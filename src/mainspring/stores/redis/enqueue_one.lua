@@ -3,11 +3,15 @@
 -- ARGV: the topic to publish; the id; the record; the name of its group; its entry in `ready`.
 local base, id, name = KEYS[1] .. ':', ARGV[2], ARGV[4]
 local call = redis.call
-if call('HEXISTS', base .. 'moved', id) == 1 or call('HEXISTS', base .. 'job', id) == 1 then return 1 end
+-- One call tells whether there is any of two keys that stores rarely have.
+local rare = call('EXISTS', base .. 'moved', base .. 'heads') > 0
+if rare and call('HEXISTS', base .. 'moved', id) == 1 then return 1 end
+if call('HEXISTS', base .. 'job', id) == 1 then return 1 end
 call('HSET', base .. 'job', id, ARGV[3])
 call('ZADD', base .. 'made:' .. name, '0', id)
 call('SADD', base .. 'groups', name)
 call('ZADD', base .. 'ready:' .. name, '0', ARGV[5])
 call('SADD', base .. 'stocked', name)
+if rare and has_heads() then update_heads({ name }) end
 call('PUBLISH', KEYS[1], ARGV[1])
 return 1

@@ -68,7 +68,12 @@ local function run(words, at, last, changed)
 end
 
 local function update_groups(changed)
-  for group in pairs(changed) do update_group(group) end
+  local groups = {}
+  for group in pairs(changed) do
+    update_group(group)
+    groups[#groups + 1] = group
+  end
+  if has_heads() then update_heads(groups) end
 end
 
 -- Calls `call` with the start and the end of each unit in ARGV, and returns the answers. From `at` on ARGV has, for

@@ -29,13 +29,12 @@ def _read_lua(name: str) -> str:
     return read_package_file(f"redis/{name}.lua")
 
 
-SCRIPTS = {
-    name: _read_lua(name)
-    for name in ("due", "page", "names", "tidy", "publish", "news", "enqueue_one", "read", "among")
-}
-SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("enqueue", "claim", "finish")}
+SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "read", "among")}
+SCRIPTS |= {"enqueue_one": _read_lua("heads") + _read_lua("enqueue_one")}
+SCRIPTS |= {"finish": _read_lua("locks") + _read_lua("finish")}
+SCRIPTS |= {name: _read_lua("locks") + _read_lua("heads") + _read_lua(name) for name in ("enqueue", "claim")}
 SCRIPTS |= {
-    name: _read_lua("locks") + _read_lua("prelude") + _read_lua(name)
+    name: _read_lua("locks") + _read_lua("heads") + _read_lua("prelude") + _read_lua(name)
     for name in ("commit", "write", "prepare", "lock", "resolve")
 }
 
@@ -72,10 +71,10 @@ class RedisServer:
 
     async def script(self, name: str, base: str, args: Sequence[Arg]) -> Reply:
         """The reply of one of our scripts."""
-        if name not in self._sha_of:
-            self._sha_of[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+        if (sha := self._sha_of.get(name)) is None:
+            sha = self._sha_of[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         try:
-            (reply,) = await self._request(pack(("EVALSHA", self._sha_of[name], 1, base, *args)), 1)
+            (reply,) = await self._request(pack(("EVALSHA", sha, 1, base, *args)), 1)
             return reply
         except StoreError as error:
             if not str(error.__cause__).startswith("NOSCRIPT"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -35,11 +35,11 @@ class Shard:
         """Raises StoreError if our user may not run one of these commands. None of them is run."""
         await self._request(lambda server: server.check_allowed(commands))
 
-    async def script(self, name: str, args: Sequence[Arg]) -> Any:
+    def script(self, name: str, args: Sequence[Arg]) -> Coroutine[Any, Any, Any]:
         """The reply of one of our scripts."""
         if (server := self._connector.only_server) is not None:
-            return await server.script(name, self.base, args)
-        return await self._request(lambda server: server.script(name, self.base, args))
+            return server.script(name, self.base, args)
+        return self._request(lambda server: server.script(name, self.base, args))
 
     async def scripts(self, name: str, lists: Sequence[Sequence[Arg]]) -> list[Any]:
         """The replies of one of our scripts, called with each of these argument lists in one transaction."""
@@ -77,6 +77,8 @@ class Shards:
 
     def of(self, queue: str) -> Shard:
         """The shard that holds the jobs of a queue."""
+        if len(self.all) == 1:
+            return self.first
         return self.all[crc32(queue.encode()) % len(self.all)]
 
     def of_key(self, key: str) -> Shard:
