@@ -275,7 +275,8 @@ class Slots:
     def _end(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
         run.returned()
         if run.settled:  # its result is discarded
-            self._give_back_child(run)
+            if run.has_child:
+                self._give_back_child(run)
             self._abandoned.discard(task)
             self._leaks.discard(run.key)
             return
@@ -301,12 +302,12 @@ class Slots:
             self.per_queue[run.job.queue] -= 1
         if run.task is not None:
             self._abandoned.add(run.task)
-        else:
+        elif run.has_child:
             self._give_back_child(run)
         self._on_end(run, ctx, ended)
 
     def _give_back_child(self, run: Run) -> None:
-        if run.has_child and (following := self._children.give_back(run)) is not None:
+        if (following := self._children.give_back(run)) is not None:
             self._make_ready(following)
 
     def _freed(self) -> None:
