@@ -1,0 +1,94 @@
+"""The graph of a plan: what each step needs, and which steps depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ..records.flow import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    Exists,
+    FirstOf,
+    IsTrue,
+    ListOf,
+    Not,
+    ObjectOf,
+    Operand,
+    Plan,
+    PlannedStep,
+    ValueOf,
+)
+
+
+class Graph:
+    """A plan, with what follows from it computed once. It never changes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.steps = steps = plan.steps
+        self.argument_steps = [_steps_of(_arguments(step)) for step in steps]
+        """The steps whose values a step gets as arguments, or maps over."""
+        condition_values = [list(_values_in(step.when)) for step in steps]
+        self.value_steps = [
+            sorted({*self.argument_steps[n], *(value.step for value in condition_values[n])}) for n in range(len(steps))
+        ]
+        """The steps whose values a step needs to be released."""
+        self.needs = [sorted({*self.value_steps[n], *step.after}) for n, step in enumerate(steps)]
+        self.dependents: list[list[int]] = [[] for _ in steps]
+        for n, needs in enumerate(self.needs):
+            for need in needs:
+                self.dependents[need].append(n)
+        self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
+        self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
+        """What conditions read of each step's value."""
+
+
+def extract_key(value: ValueOf) -> str:
+    """The name of an operand in Flow.extracts."""
+    return msgspec.json.encode((value.step, *value.path)).decode()
+
+
+def _by_step(values: list[list[ValueOf]]) -> dict[int, list[ValueOf]]:
+    found: dict[int, dict[str, ValueOf]] = {}
+    for value in (value for some in values for value in some):
+        found.setdefault(value.step, {})[extract_key(value)] = value
+    return {step: list(some.values()) for step, some in found.items()}
+
+
+def _arguments(step: PlannedStep) -> list[Operand]:
+    return [*step.args.values(), *([] if step.over is None else [step.over])]
+
+
+def _steps_of(operands: list[Operand]) -> list[int]:
+    return sorted({value.step for operand in operands for value in values_of(operand)})
+
+
+def values_of(operand: Operand) -> Iterator[ValueOf]:
+    """The values of steps that an operand is made of."""
+    match operand:
+        case ValueOf():
+            yield operand
+        case FirstOf(operands=several) | ListOf(items=several):
+            for one in several:
+                yield from values_of(one)
+        case ObjectOf(fields=fields):
+            for one in fields.values():
+                yield from values_of(one)
+
+
+def _values_in(condition: Condition | None) -> Iterator[ValueOf]:
+    match condition:
+        case Compare(left=left, right=right):
+            yield from values_of(left)
+            yield from values_of(right)
+        case IsTrue(operand=operand) | Exists(operand=operand):
+            yield from values_of(operand)
+        case Not(condition=inner):
+            yield from _values_in(inner)
+        case AllOf(conditions=several) | AnyOf(conditions=several):
+            for one in several:
+                yield from _values_in(one)

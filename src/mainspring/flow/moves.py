@@ -1,0 +1,129 @@
+"""What becomes of a flow when something happens to it: its steps end, it is cancelled, or steps are put back to work.
+
+Pure: a store locks the flow's row, calls one of these, and writes the move in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ..ids import JobId
+from ..records.flow import OPEN, Flow, Move, StepEnd, StepStatus
+from .graph import Graph
+from .row_edit import RowEdit
+
+# Times that a step can be put back to work: a life has 8 bits of a position.
+MAX_LIVES = 255
+
+
+def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
+    """A new flow: the steps that need nothing are released."""
+    statuses = StepStatus.WAITING * len(graph.steps)
+    edit = RowEdit(graph, Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now), now)
+    edit.look_at(range(len(statuses)))
+    return edit.move()
+
+
+def end_steps(graph: Graph, flow: Flow, ends: Iterable[StepEnd], now: datetime) -> Move:
+    """The flow after jobs of its steps have become final, in order."""
+    edit = RowEdit(graph, flow, now)
+    for end in ends:
+        edit.end(end)
+        edit.decide_all()
+    return edit.move()
+
+
+def add_items(
+    graph: Graph, flow: Flow, step: int, first: int, items: Iterable[str], now: datetime, *, last: bool
+) -> Move:
+    """The flow after a page of a map's items, the first of which has index `first`. A repeated page changes nothing."""
+    edit = RowEdit(graph, flow, now)
+    edit.add_items(step, first, items, last=last)
+    return edit.move()
+
+
+def cancel(graph: Graph, flow: Flow, now: datetime) -> Move:
+    """The flow after a cancel: only steps with on="end" still run. A second cancel ends those, too."""
+    edit = RowEdit(graph, flow, now)
+    if flow.state != "over":
+        edit.stop("aborting" if flow.state in ("cancelling", "aborting") else "cancelling")
+    return edit.move()
+
+
+def skip(graph: Graph, flow: Flow, step: int, now: datetime) -> Move:
+    """The flow after an operator has declared a dead or cancelled step as skipped: what it kept from running is decided
+    again."""
+    edit = _reopened(graph, flow, [step], now)
+    edit.set_status(step, StepStatus.SKIPPED_BY_OPERATOR)
+    return edit.move()
+
+
+def revive(
+    graph: Graph, flow: Flow, jobs: Collection[int], items: Iterable[int], steps: Iterable[int], now: datetime
+) -> Move:
+    """The flow after steps were put back to work.
+
+    `jobs` are steps whose job is pending again, `items` the steps of single items that are (one entry for each item),
+    `steps` are steps without a job that are decided again. Everything behind them is decided again, too.
+    """
+    steps, items = set(steps), list(items)
+    edit = _reopened(graph, flow, {*jobs, *items, *steps}, now)
+    for n in items:
+        counts = edit.counts[n]
+        edit.counts[n] = replace(counts, ended=counts.ended - 1, dead=max(0, counts.dead - 1))
+        edit.statuses[n] = StepStatus.RELEASED
+    for n in jobs:
+        edit.statuses[n] = StepStatus.RELEASED
+    for n in steps:
+        _reset(edit, n)
+    edit.look_at(steps)
+    return edit.move()
+
+
+def _reopened(graph: Graph, flow: Flow, steps: Collection[int], now: datetime) -> RowEdit:
+    """The flow, open, with everything behind these steps waiting. A step that runs now goes on."""
+    edit = RowEdit(graph, replace(flow, state="open", cancelled=False, ended_at=None), now)
+    edit.dead = [n for n in edit.dead if n not in steps]
+    behind = _behind(graph, steps)
+    for n in sorted(behind):
+        if edit.statuses[n] != StepStatus.RELEASED:
+            _reset(edit, n)
+    edit.look_at(behind)
+    return edit
+
+
+def _reset(edit: RowEdit, n: int) -> None:
+    """Lets the step wait again. Its next job is that of another life."""
+    if edit.statuses[n] == StepStatus.WAITING:
+        return
+    edit.statuses[n] = StepStatus.WAITING
+    edit.lives[n] = edit.lives.get(n, 0) + 1
+    edit.values.pop(n, None)
+    edit.counts.pop(n, None)
+    edit.notes.pop(n, None)
+    edit.dead = [other for other in edit.dead if other != n]
+
+
+def _behind(graph: Graph, steps: Collection[int]) -> set[int]:
+    """The steps that depend on these, directly or not."""
+    found: set[int] = set()
+    todo = list(steps)
+    while todo:
+        for n in graph.dependents[todo.pop()]:
+            if n not in found:
+                found.add(n)
+                todo.append(n)
+    return found
+
+
+def is_exhausted(flow: Flow, step: int) -> bool:
+    """Whether the step was put back to work as often as it can be."""
+    return flow.lives.get(step, 0) >= MAX_LIVES
+
+
+def is_settled(flow: Flow) -> bool:
+    """Whether nothing of the flow waits or runs."""
+    return OPEN.isdisjoint(flow.statuses) and all(counts.done for counts in flow.counts.values())

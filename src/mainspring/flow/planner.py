@@ -1,0 +1,223 @@
+"""The planner: collects the steps that a flow's function calls, and makes a plan of them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..codec import encode
+from ..errors import BadFlow
+from ..records.flow import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
+from .graph import Graph, values_of
+from .renumber import renumbered
+
+if TYPE_CHECKING:
+    from .values import Value
+
+# All values of a plan that are known when it is made.
+MAX_INPUT_BYTES = 1 << 20
+
+
+class StepCall(Struct, frozen=True, kw_only=True):
+    """A call of a task inside a flow, with the options that only steps have."""
+
+    task: str
+    arguments: Mapping[str, Any]
+    """By parameter; values of steps among them."""
+    accepts_none: Sequence[str] = ()
+    step: str | None = None
+    after: Sequence[Any] = ()
+    when: Any = None
+    on: On = "success"
+    optional: bool = False
+    over: Any = None
+    """The list that is mapped over."""
+    item: str = ""
+    failed_ratio: float = 0.0
+    options: StepOptions = StepOptions()
+
+
+class Planner:
+    """The steps of one flow while it is planned."""
+
+    def __init__(self) -> None:
+        self._steps: list[PlannedStep] = []
+        self._names: dict[str, int] = {}
+        self._inputs: dict[str, int] = {}
+        self._bytes = 0
+
+    def is_map(self, n: int) -> bool:
+        return self._steps[n].over is not None
+
+    # values
+
+    def literal(self, given: Any) -> Operand:
+        text = encode(given).decode()
+        if text not in self._inputs:
+            self._bytes += len(text)
+            if self._bytes > MAX_INPUT_BYTES:
+                raise BadFlow(
+                    f"the values that are passed to the steps exceed {MAX_INPUT_BYTES:,} bytes: keep big data "
+                    "elsewhere and pass its name, or read it in a step"
+                )
+        return Input(self._inputs.setdefault(text, len(self._inputs)))
+
+    def operand(self, given: Any) -> Operand:
+        from .values import operand_of
+
+        return operand_of(self, given) or self.literal(given)
+
+    # steps
+
+    def add(self, call: StepCall) -> Value:
+        """Adds the call as a step, and returns the value that it will have."""
+        from .values import Value, condition_of
+
+        if len(self._steps) >= MAX_STEPS:
+            raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
+        name = self._name(call)
+        step = PlannedStep(
+            name=name,
+            task=call.task,
+            args={key: self.operand(value) for key, value in call.arguments.items()},
+            accepts_none=tuple(call.accepts_none),
+            after=tuple(dict.fromkeys(self._step_of(one, name) for one in _several(call.after))),
+            when=None if call.when is None else condition_of(call.when),
+            on=call.on,
+            optional=call.optional,
+            over=None if call.item == "" else self.operand(call.over),
+            item=call.item,
+            failed_ratio=call.failed_ratio,
+            options=call.options,
+        )
+        self._steps.append(step)
+        self._names[name] = n = len(self._steps) - 1
+        return Value(self, ValueOf(n), name)
+
+    def _name(self, call: StepCall) -> str:
+        """The step's own name, or its task's with a number."""
+        if call.step is not None:
+            if call.step in self._names:
+                raise BadFlow(f"two steps are named {call.step!r}: give one of them another name with using(step=…)")
+            return call.step
+        name, n = call.task, 1
+        while name in self._names:
+            n += 1
+            name = f"{call.task}-{n}"
+        return name
+
+    def _step_of(self, given: Any, name: str) -> int:
+        from .values import Value
+
+        if isinstance(given, Value) and isinstance(given._operand, ValueOf):
+            return given._operand.step
+        raise BadFlow(f"step {name!r}: after= takes values of other steps, got {given!r:.80}")
+
+    def plan(self, result: Any = None, *, fail_fast: bool = False) -> Plan:
+        """The plan, checked. `result` is what the flow returns."""
+        operand = None if result is None else self.operand(result)
+        return checked_plan(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
+
+
+_current: ContextVar[Planner | None] = ContextVar("mainspring_planner", default=None)
+
+
+@contextmanager
+def planning() -> Iterator[Planner]:
+    """Calls of steps inside the block belong to the planner."""
+    planner = Planner()
+    token = _current.set(planner)
+    try:
+        yield planner
+    finally:
+        _current.reset(token)
+
+
+def current_planner(call: str) -> Planner:
+    planner = _current.get()
+    if planner is None:
+        raise BadFlow(f"{call} is called outside of a flow: call it in a function with @app.flow, or enqueue the task")
+    return planner
+
+
+def _several(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, list | tuple) else (given,)
+
+
+# checks
+
+
+def checked_plan(plan: Plan) -> Plan:
+    """The plan with each step after those that it needs. Raises BadFlow with the reason if it is none."""
+    if not plan.steps:
+        raise BadFlow("a flow has at least one step")
+    if len(plan.steps) > MAX_STEPS:
+        raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps, this one has {len(plan.steps):,}")
+    names = Counter(step.name for step in plan.steps)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise BadFlow(f"two steps are named {twice[0]!r}")
+    _check_references(plan)
+    plan = _sorted(plan)
+    graph = Graph(plan)
+    for n, step in enumerate(plan.steps):
+        _check_step(plan, graph, n, step)
+    return plan
+
+
+def _check_references(plan: Plan) -> None:
+    for step in plan.steps:
+        found = [*step.after, *(value.step for operand in _operands(step) for value in values_of(operand))]
+        if bad := [n for n in found if not 0 <= n < len(plan.steps)]:
+            raise BadFlow(f"step {step.name!r} needs step {bad[0]}, and there is none of that number")
+
+
+def _operands(step: PlannedStep) -> list[Operand]:
+    return [*step.args.values(), *([] if step.over is None else [step.over])]
+
+
+def _check_step(plan: Plan, graph: Graph, n: int, step: PlannedStep) -> None:
+    if step.on != "success" and not graph.needs[n]:
+        raise BadFlow(f"step {step.name!r} has on={step.on!r} and needs nothing that could end: name it in after=")
+    if step.on != "success":
+        for name, operand in step.args.items():
+            if name not in step.accepts_none and any(True for _ in values_of(operand)):
+                raise BadFlow(
+                    f"step {step.name!r} runs with on={step.on!r}, when argument {name!r} may have no value: "
+                    f"declare the parameter as `{name}: … | None`"
+                )
+    for other, paths in graph.condition_paths.items():
+        if plan.steps[other].over is not None and paths and n == other:
+            raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
+
+
+def _sorted(plan: Plan) -> Plan:
+    """The plan with each step after those that it needs; in the given order where that allows it."""
+    graph = Graph(plan)
+    missing = [len(needs) for needs in graph.needs]
+    ready = [n for n, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        order.append(n := heapq.heappop(ready))
+        for other in graph.dependents[n]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, other)
+    if len(order) < len(plan.steps):
+        raise BadFlow(f"the steps need each other in a circle: {' -> '.join(_circle(plan, graph, set(order)))}")
+    return plan if order == sorted(order) else renumbered(plan, order)
+
+
+def _circle(plan: Plan, graph: Graph, sound: set[int]) -> list[str]:
+    """The names of the steps of a circle, the first one again at its end."""
+    path: list[int] = [next(n for n in range(len(plan.steps)) if n not in sound)]
+    while path.count(path[-1]) < 2:
+        path.append(next(need for need in graph.needs[path[-1]] if need not in sound))
+    circle = path[path.index(path[-1]) :]
+    return [plan.steps[n].name for n in reversed(circle)]

@@ -1,0 +1,444 @@
+"""A flow's row while it changes: statuses, values and jobs to be made, and the rule that decides each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from ..ids import JobId
+from ..records.flow import (
+    OPEN,
+    SKIPPED,
+    FirstOf,
+    Flow,
+    FlowState,
+    Input,
+    ItemCounts,
+    ListOf,
+    Move,
+    ObjectOf,
+    Operand,
+    StepEnd,
+    StepJob,
+    StepRef,
+    StepStatus,
+    ValueOf,
+    position_of,
+)
+from ..records.job import NewJob
+from .conditions import ABSENT, Absent, at_path, is_true
+from .graph import Graph, extract_key
+
+# A larger result is read by the worker that needs it.
+MAX_INLINE_BYTES = 4096
+# All values of a row together.
+MAX_ROW_BYTES = 65_536
+# A larger map, or one over a large value, is made by a job of its own.
+MAX_MOVED_ITEMS = 200
+FAN_OUT = "mainspring.fan_out"
+_NULL = "null"
+_decode = msgspec.json.decode
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+class Filled(msgspec.Struct):
+    """The arguments of a step's job as JSON, and those that the worker reads."""
+
+    texts: dict[str, str] = {}
+    refs: dict[str, ValueOf] = {}
+
+
+class RowEdit:
+    """Applies what happened to a flow, in order; move() returns the result."""
+
+    def __init__(self, graph: Graph, flow: Flow, now: datetime) -> None:
+        self._graph, self._flow, self._now = graph, flow, now
+        self._inputs = graph.plan.inputs
+        self.statuses = list(flow.statuses)
+        self.state: FlowState = flow.state
+        self.values = dict(flow.values)
+        self.extracts = dict(flow.extracts)
+        self.counts = dict(flow.counts)
+        self.lives = dict(flow.lives)
+        self.notes = dict(flow.notes)
+        self.dead = list(flow.dead)
+        self.finish = flow.finish
+        self._decoded: dict[int, Any] = {}
+        self._to_decide: list[int] = []
+        self._queued: set[int] = set()
+        self._read: set[int] = set()
+        """Steps whose values were read by a step that has been decided."""
+        self._jobs: list[StepJob] = []
+        self._cancel: set[int] = set()
+
+    def move(self) -> Move:
+        self.decide_all()
+        self._drop_values()
+        over = self.state == "over" or self._has_ended()
+        flow = replace(
+            self._flow,
+            revision=self._flow.revision + 1,
+            statuses="".join(self.statuses),
+            state="over" if over else self.state,
+            values=self.values,
+            extracts=self.extracts,
+            counts=self.counts,
+            lives=self.lives,
+            notes=self.notes,
+            dead=tuple(self.dead),
+            finish=self.finish,
+            cancelled=self._flow.cancelled or self.state in ("cancelling", "aborting"),
+            ended_at=(self._flow.ended_at or self._now) if over else None,
+        )
+        return Move(flow, tuple(self._jobs), tuple(sorted(self._cancel)), over and self._flow.state != "over")
+
+    def _has_ended(self) -> bool:
+        return OPEN.isdisjoint(self.statuses) and all(counts.done for counts in self.counts.values())
+
+    # what happened
+
+    def look_at(self, steps: Iterable[int]) -> None:
+        """Decides these steps in move(), if they wait."""
+        for n in steps:
+            if n not in self._queued and self.statuses[n] == StepStatus.WAITING:
+                self._queued.add(n)
+                heappush(self._to_decide, n)
+
+    def end(self, end: StepEnd) -> None:
+        """Applies the end of a job. The end of an earlier life, and of a step that has ended, changes nothing."""
+        ref = StepRef(self._flow.id, end.position, "")
+        n = ref.step
+        if ref.life != self.lives.get(n, 0):
+            return
+        if self._graph.steps[n].over is not None:
+            self._end_of_map(n, ref.index, end)
+        elif self.statuses[n] == StepStatus.RELEASED:
+            self._end_of_step(n, end)
+        if end.finish and self.finish is None and self.state in ("open", "failing"):
+            self.finish = end.result or _NULL
+            self.stop("finishing")
+
+    def _end_of_step(self, n: int, end: StepEnd) -> None:
+        match end.state:
+            case "completed" if end.skipped:
+                self.set_status(n, StepStatus.SKIPPED_BY_TASK)
+            case "completed":
+                self._keep(n, end.result or _NULL)
+                self.set_status(n, StepStatus.COMPLETED)
+            case "dead":
+                self.set_status(n, StepStatus.DEAD)
+            case "cancelled":
+                self.set_status(n, StepStatus.CANCELLED)
+
+    def _end_of_map(self, n: int, index: int, end: StepEnd) -> None:
+        counts = self.counts.get(n, ItemCounts())
+        if index == 0:  # the job that makes the items
+            if counts.closed:
+                return
+            counts = replace(counts, closed=True)
+            if end.state == "dead":
+                self.notes[n] = "its items could not be made"
+        else:
+            dead, cancelled = end.state == "dead", end.state == "cancelled"
+            counts = replace(
+                counts, ended=counts.ended + 1, dead=counts.dead + dead, cancelled=counts.cancelled + cancelled
+            )
+        self.counts[n] = counts
+        self._judge_map(n)
+
+    def _judge_map(self, n: int) -> None:
+        """Ends the map if all of its items have ended, or if too many are dead."""
+        if self.statuses[n] != StepStatus.RELEASED:
+            return
+        counts, step = self.counts[n], self._graph.steps[n]
+        failed = n in self.notes or counts.dead > step.failed_ratio * counts.made
+        if counts.done:
+            stopped = counts.dead + counts.cancelled > step.failed_ratio * counts.made
+            status = StepStatus.DEAD if failed else StepStatus.CANCELLED if stopped else StepStatus.COMPLETED
+            self.set_status(n, status)
+        elif failed and counts.closed and self._graph.plan.fail_fast:
+            self._cancel.add(n)
+            self.set_status(n, StepStatus.DEAD)
+
+    def set_status(self, n: int, status: str) -> None:
+        self.statuses[n] = status
+        self._read.update(self._graph.value_steps[n])
+        self.look_at(self._graph.dependents[n])
+        if status == StepStatus.DEAD:
+            self.dead.append(n)
+            if self._graph.plan.fail_fast and not self._graph.steps[n].optional and self.state == "open":
+                self.stop("failing")
+
+    def stop(self, state: FlowState) -> None:
+        """Cancels what may not run any more: see _may_run()."""
+        self.state = state
+        for n, status in enumerate(self.statuses):
+            if status == StepStatus.RELEASED and not self._may_run(n):
+                self._cancel.add(n)
+        self.look_at(range(len(self.statuses)))
+
+    def _may_run(self, n: int) -> bool:
+        """Whether the flow's state lets the step run."""
+        match self.state:
+            case "open":
+                return True
+            case "failing":
+                return self._graph.steps[n].on != "success"
+            case "finishing" | "cancelling":
+                return self._graph.steps[n].on == "end"
+        return False
+
+    # deciding
+
+    def decide_all(self) -> None:
+        """Decides the steps that may have to run, each after those that it needs."""
+        while self._to_decide:
+            n = heappop(self._to_decide)
+            self._queued.discard(n)
+            if (status := self._decide(n)) == StepStatus.RELEASED:
+                self._release(n)
+            elif status is not None:
+                self.set_status(n, status)
+
+    def failed(self, n: int) -> bool:
+        status = self.statuses[n]
+        return status == StepStatus.UPSTREAM_FAILED or (status == StepStatus.DEAD and not self._graph.steps[n].optional)
+
+    def _was_cancelled(self, n: int) -> bool:
+        return self.statuses[n] == StepStatus.CANCELLED and not self._graph.steps[n].optional
+
+    def _was_skipped(self, n: int) -> bool:
+        status = self.statuses[n]
+        optional = self._graph.steps[n].optional and status in (StepStatus.DEAD, StepStatus.CANCELLED)
+        return status in SKIPPED or optional
+
+    def _ended(self, steps: Iterable[int]) -> bool:
+        return all(self.statuses[n] not in OPEN for n in steps)
+
+    def _decide(self, n: int) -> str | None:
+        """The next status of a step that waits; None if it waits on."""
+        step, needs = self._graph.steps[n], self._graph.needs[n]
+        if step.on == "success" and any(map(self.failed, needs)):
+            return StepStatus.UPSTREAM_FAILED
+        if not self._may_run(n):
+            return StepStatus.CANCELLED
+        if step.on == "failure":
+            if any(map(self.failed, needs)):
+                return self._checked(n) if self._ended(self._graph.value_steps[n]) else None
+            return StepStatus.NOT_NEEDED if self._ended(needs) else None
+        if step.on == "success" and any(map(self._was_cancelled, needs)):
+            return StepStatus.CANCELLED
+        if not self._ended(needs):
+            return None
+        if step.on == "success" and needs and all(map(self._was_skipped, needs)):
+            return StepStatus.SKIPPED_WITH_ALL
+        return self._checked(n)
+
+    def _checked(self, n: int) -> str:
+        """Released, or skipped because an argument is absent or the condition is false."""
+        step = self._graph.steps[n]
+        required = [operand for name, operand in step.args.items() if name not in step.accepts_none]
+        required += [] if step.over is None else [step.over]
+        if any(self._is_absent(operand) for operand in required):
+            return StepStatus.SKIPPED_ABSENT
+        if step.when is not None and not is_true(step.when, self._value):
+            return StepStatus.SKIPPED_BY_CONDITION
+        return StepStatus.RELEASED
+
+    # values
+
+    def _keep(self, n: int, result: str) -> None:
+        """Keeps a result that is needed: in the row if it is small, else what conditions read of it."""
+        if n not in self._graph.result_steps and not self._is_awaited(n):
+            return
+        size = sum(map(len, self.values.values())) + len(result)
+        if len(result) <= MAX_INLINE_BYTES and size <= MAX_ROW_BYTES:
+            self.values[n] = result
+        else:
+            self._extract(n, result)
+
+    def _extract(self, n: int, result: str) -> None:
+        for value in self._graph.condition_paths.get(n, ()):
+            if (found := at_path(_decode(result), value.path)) is not ABSENT:
+                text = _encode(found)
+                self.extracts[extract_key(value)] = text if len(text) <= MAX_INLINE_BYTES else _encode(bool(found))
+
+    def _is_awaited(self, n: int) -> bool:
+        return any(
+            self.statuses[other] == StepStatus.WAITING and n in self._graph.value_steps[other]
+            for other in self._graph.dependents[n]
+        )
+
+    def _drop_values(self) -> None:
+        """Drops the values that no step needs any more. What conditions read of them stays, for a later life."""
+        for n in self._read & self.values.keys():
+            if n not in self._graph.result_steps and not self._is_awaited(n):
+                self._extract(n, self.values.pop(n))
+
+    def _is_absent(self, operand: Operand) -> bool:
+        """Whether an argument has no value because its step did not complete. A missing field of a value is null."""
+        match operand:
+            case FirstOf(operands=operands):
+                return all(map(self._is_absent, operands))
+            case ValueOf(step=n):
+                return self.statuses[n] != StepStatus.COMPLETED
+        return False
+
+    def _inline(self, n: int) -> Any:
+        if n not in self._decoded:
+            self._decoded[n] = _decode(self.values[n])
+        return self._decoded[n]
+
+    def _value(self, operand: Operand) -> Any:
+        """The JSON value of an operand of a condition."""
+        match operand:
+            case Input(n=n):
+                return _decode(self._inputs[n])
+            case ValueOf(step=n, path=path):
+                if self.statuses[n] != StepStatus.COMPLETED:
+                    return ABSENT
+                if n in self.values:
+                    return at_path(self._inline(n), path)
+                text = self.extracts.get(extract_key(operand))
+                return ABSENT if text is None else _decode(text)
+            case FirstOf(operands=operands):
+                found = (value for one in operands if (value := self._value(one)) is not ABSENT)
+                return next(found, ABSENT)
+            case ListOf(items=items):
+                return [_or_none(self._value(one)) for one in items]
+            case ObjectOf(fields=fields):
+                return {name: _or_none(self._value(one)) for name, one in fields.items()}
+
+    def _text(self, operand: Operand, place: str, filled: Filled) -> str | Absent:
+        """The JSON text of an operand; null with an entry of `refs` if the worker reads it."""
+        match operand:
+            case Input(n=n):
+                return self._inputs[n]
+            case ValueOf(step=n, path=path):
+                if self._is_absent(operand):
+                    return ABSENT
+                if n not in self.values:
+                    filled.refs[place] = operand
+                    return _NULL
+                return _encode(_or_none(at_path(self._inline(n), path))) if path else self.values[n]
+            case FirstOf(operands=operands):
+                found = (one for one in operands if not self._is_absent(one))
+                chosen = next(found, None)
+                return ABSENT if chosen is None else self._text(chosen, place, filled)
+            case ListOf(items=items):
+                return f"[{','.join(self._or_null(one, f'{place}/{i}', filled) for i, one in enumerate(items))}]"
+            case ObjectOf(fields=fields):
+                texts = {name: self._or_null(one, f"{place}/{_pointer(name)}", filled) for name, one in fields.items()}
+                return _object(texts)
+
+    def _or_null(self, operand: Operand, place: str, filled: Filled) -> str:
+        text = self._text(operand, place, filled)
+        return _NULL if isinstance(text, Absent) else text
+
+    # releasing
+
+    def _release(self, n: int) -> None:
+        step, filled = self._graph.steps[n], Filled({}, {})
+        for name, operand in step.args.items():
+            filled.texts[name] = self._or_null(operand, f"/{_pointer(name)}", filled)
+        if step.over is None:
+            self._add_job(n, 0, filled)
+            self.set_status(n, StepStatus.RELEASED)
+        else:
+            self._release_map(n, step.over, filled)
+
+    def _release_map(self, n: int, over: Operand, filled: Filled) -> None:
+        source = Filled({}, {})
+        text = self._or_null(over, "/items", source)
+        items = None if source.refs else _decode(text)
+        if source.refs or (isinstance(items, list) and len(items) > MAX_MOVED_ITEMS):
+            self.counts[n] = ItemCounts(closed=False)
+            self._add_fan_out(n, source, text)
+            self.set_status(n, StepStatus.RELEASED)
+        elif items is None:
+            self.set_status(n, StepStatus.SKIPPED_ABSENT)
+        elif not isinstance(items, list):
+            self.notes[n] = f"a map needs a list, and got {text[:50]}"
+            self.set_status(n, StepStatus.DEAD)
+        else:
+            self.counts[n] = ItemCounts(made=len(items))
+            for index, item in enumerate(items, 1):
+                self._add_item(n, index, _encode(item), filled)
+            self.set_status(n, StepStatus.RELEASED)
+            self._judge_map(n)
+
+    def add_items(self, n: int, first: int, items: Iterable[str], *, last: bool) -> None:
+        """Makes items of a map, from index `first` on; those made before are left out."""
+        counts = self.counts.get(n)
+        if counts is None or self.statuses[n] != StepStatus.RELEASED or not self._may_run(n):
+            return
+        filled = Filled({}, {})
+        for name, operand in self._graph.steps[n].args.items():
+            filled.texts[name] = self._or_null(operand, f"/{_pointer(name)}", filled)
+        made = counts.made
+        for index, item in enumerate(items, first):
+            if index > made:
+                self._add_item(n, index, item, filled)
+                made = index
+        self.counts[n] = replace(counts, made=made, closed=counts.closed or last)
+        self._judge_map(n)
+
+    def _add_item(self, n: int, index: int, item: str, filled: Filled) -> None:
+        self._add_job(n, index, Filled({**filled.texts, self._graph.steps[n].item: item}, filled.refs))
+
+    def _add_fan_out(self, n: int, source: Filled, text: str) -> None:
+        payload = f'{{"items":{text},"step":{n}}}'
+        self._add(n, 0, FAN_OUT, payload, source.refs)
+
+    def _add_job(self, n: int, index: int, filled: Filled) -> None:
+        self._add(n, index, self._graph.steps[n].task, _object(filled.texts), filled.refs)
+
+    def _add(self, n: int, index: int, task: str, payload: str, refs: dict[str, ValueOf]) -> None:
+        options = self._graph.steps[n].options
+        position = position_of(n, index, self.lives.get(n, 0))
+        due = self._now + timedelta(seconds=options.delay) if options.delay else None
+        stored = {name: value for name, value in asdict(options).items() if name not in ("delay", "expires")}
+        if task == FAN_OUT:
+            stored.update(fingerprint=None, timeout=UNSET, max_retries=None, backoff=None)
+        job = NewJob(
+            id=step_job_id(self._flow.id, position, self._now),
+            task=task,
+            payload=payload,
+            run_at=due,
+            expires_at=None if options.expires is None else (due or self._now) + timedelta(seconds=options.expires),
+            **stored,
+        )
+        self._jobs.append(StepJob(job, StepRef(self._flow.id, position, self._flow.queue), dict(refs)))
+
+
+def step_job_id(flow: JobId, position: int, now: datetime) -> JobId:
+    """The id of a step's job: a UUIDv7 of its release, so that the same release makes the same job."""
+    digest = int.from_bytes(blake2b(f"{flow}/{position}".encode(), digest_size=10).digest())
+    ms = int(now.timestamp() * 1000)
+    tail = digest & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+    count = (digest >> 64) & 0xFFF
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{count:03x}-{tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
+
+
+def _or_none(value: Any) -> Any:
+    return None if value is ABSENT else value
+
+
+def _object(texts: dict[str, str]) -> str:
+    """A JSON object of texts that are JSON."""
+    return f"{{{','.join(f'{_encode(name)}:{text}' for name, text in texts.items())}}}"
+
+
+def _pointer(name: str) -> str:
+    """A name as a part of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")

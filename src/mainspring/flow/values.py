@@ -1,0 +1,192 @@
+"""Values of steps while a flow is planned: they are not known yet, so they can be passed on, and compared in `when`."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..errors import BadFlow
+from ..records.flow import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    Exists,
+    FirstOf,
+    IsTrue,
+    ListOf,
+    Not,
+    ObjectOf,
+    Operand,
+    ValueOf,
+)
+from .planner import Planner
+
+
+class Unknown:
+    """What is not known while the flow is planned. Python may not look at it."""
+
+    __slots__ = ()
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise BadFlow(f"{self!r} is not known while the flow is planned, so {what}")
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("`if` cannot decide on it: use when=, or decide in a task")
+
+    def __iter__(self) -> NoReturn:
+        self._refuse("it cannot be looped over: use .map() of a task")
+
+    def __len__(self) -> NoReturn:
+        self._refuse("it has no length: ask in a task")
+
+    def __contains__(self, item: object) -> NoReturn:
+        self._refuse("`in` cannot decide on it: write in_(value, values) in when=")
+
+    def __format__(self, spec: str) -> NoReturn:
+        self._refuse("it cannot be part of a text: make the text in a task")
+
+    def __str__(self) -> NoReturn:
+        self._refuse("it cannot be part of a text: make the text in a task")
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class When(Unknown):
+    """A condition. `&` and `|` combine two, not_() turns one round."""
+
+    __slots__ = ("_condition",)
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+
+    def __repr__(self) -> str:
+        return "a condition"
+
+    def __and__(self, other: object) -> When:
+        return When(AllOf((self._condition, condition_of(other))))
+
+    def __or__(self, other: object) -> When:
+        return When(AnyOf((self._condition, condition_of(other))))
+
+    __rand__, __ror__ = __and__, __or__
+
+
+class Value(Unknown):
+    """The result of a step, or a part of it. It goes where its type goes: into other steps, `when` and `return`."""
+
+    __slots__ = ("_name", "_operand", "_planner")
+
+    def __init__(self, planner: Planner, operand: Operand, name: str) -> None:
+        self._planner, self._operand, self._name = planner, operand, name
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __getattr__(self, name: str) -> Value:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._part(name, f"{self._name}.{name}")
+
+    def __getitem__(self, key: str | int) -> Value:
+        if type(key) not in (str, int):
+            raise BadFlow(f"{self!r}[…] takes a text or a number that is known now, got {key!r:.80}")
+        return self._part(key, f"{self._name}[{key!r}]")
+
+    def _part(self, key: str | int, name: str) -> Value:
+        if not isinstance(self._operand, ValueOf):
+            raise BadFlow(f"{name}: take the part of each value, then first() of these")
+        if self._planner.is_map(self._operand.step):
+            raise BadFlow(f"{name}: the items of a map are not known while the flow is planned; pass {self._name} on")
+        return Value(self._planner, ValueOf(self._operand.step, (*self._operand.path, key)), name)
+
+    def _compare(self, op: Any, other: object) -> When:
+        return When(Compare(op, self._planner.operand(self), self._planner.operand(other)))
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("!=", other)
+
+    def __lt__(self, other: object) -> When:
+        return self._compare("<", other)
+
+    def __le__(self, other: object) -> When:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: object) -> When:
+        return self._compare(">", other)
+
+    def __ge__(self, other: object) -> When:
+        return self._compare(">=", other)
+
+    def __and__(self, other: object) -> When:
+        return When(AllOf((condition_of(self), condition_of(other))))
+
+    def __or__(self, other: object) -> When:
+        return When(AnyOf((condition_of(self), condition_of(other))))
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def condition_of(given: object) -> Condition:
+    """The condition that `when` takes: a comparison, or a value that has to be true."""
+    if isinstance(given, When):
+        return given._condition
+    if isinstance(given, Value):
+        return IsTrue(given._operand)
+    raise BadFlow(f"a condition compares values of steps, such as check.score >= 80; got {given!r:.80}")
+
+
+def not_(condition: Any) -> Any:
+    """The opposite of a condition, or of a value: `when=not_(check.ok)`."""
+    return When(Not(condition_of(condition)))
+
+
+def in_(value: Any, values: Any) -> Any:
+    """Whether a value is one of several: `when=in_(check.kind, ["gold", "silver"])`. One of the two is a step's."""
+    planner = next((one._planner for one in (value, values) if isinstance(one, Value)), None)
+    if planner is None:
+        raise BadFlow("in_() compares values of steps: neither of the two is one")
+    return When(Compare("in", planner.operand(value), planner.operand(values)))
+
+
+def exists(value: Any) -> Any:
+    """Whether a step has completed with a value that is not None."""
+    if not isinstance(value, Value):
+        raise BadFlow(f"exists() takes the value of a step, got {value!r:.80}")
+    return When(Exists(value._operand))
+
+
+def first(*values: Any) -> Any:
+    """The first of these values whose step completed: `return first(main, fallback)`."""
+    if len(values) < 2 or not all(isinstance(value, Value) for value in values):
+        raise BadFlow("first() takes two or more values of steps")
+    planner = values[0]._planner
+    return Value(planner, FirstOf(tuple(value._operand for value in values)), f"first({', '.join(map(repr, values))})")
+
+
+def operand_of(planner: Planner, given: Any) -> Operand | None:
+    """The operand of an argument that is, or contains, values of steps; None if it contains none."""
+    match given:
+        case Value():
+            if given._planner is not planner:
+                raise BadFlow(f"{given!r} is a value of another flow")
+            return given._operand
+        case When():
+            raise BadFlow("a condition belongs into when=: pass the values, and compare them in the task")
+        case list() | tuple():
+            found = [operand_of(planner, item) for item in given]
+            if not any(found):
+                return None
+            return ListOf(tuple(one or planner.literal(item) for one, item in zip(found, given, strict=True)))
+        case dict():
+            fields = {name: operand_of(planner, item) for name, item in given.items()}
+            if not any(fields.values()):
+                return None
+            return ObjectOf({name: one or planner.literal(given[name]) for name, one in fields.items()})
+    return None

@@ -1,0 +1,425 @@
+"""The moves of flows: whatever the order of ends, a flow becomes what its plan and the ends of its jobs say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from flow_ideal import Fate, ideal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mainspring.flow.graph import Graph
+from mainspring.flow.moves import add_items, cancel, end_steps, is_settled, revive, skip, start
+from mainspring.flow.row_edit import FAN_OUT, MAX_INLINE_BYTES, MAX_MOVED_ITEMS
+from mainspring.flow.verdict import judge
+from mainspring.records.flow import (
+    AllOf,
+    Compare,
+    Exists,
+    FirstOf,
+    Flow,
+    Input,
+    IsTrue,
+    Move,
+    Not,
+    Plan,
+    PlannedStep,
+    StepEnd,
+    StepJob,
+    StepOptions,
+    ValueOf,
+    position_of,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class Play:
+    """A flow whose jobs end as their steps' fates say, in any order."""
+
+    def __init__(self, plan: Plan, fates: Mapping[int, Fate] | None = None) -> None:
+        self.plan, self.graph, self.fates = plan, Graph(plan), dict(fates or {})
+        self.jobs: dict[int, StepJob] = {}
+        self.made: list[StepJob] = []
+        self.cancelled: set[int] = set()
+        self.wakes = 0
+        self.flow = self.apply(start(self.graph, "f", "default", NOW))
+
+    def apply(self, move: Move) -> Flow:
+        assert msgspec.convert(msgspec.to_builtins(move.flow), Flow) == move.flow
+        for one in move.jobs:
+            assert one.ref.position not in {other.ref.position for other in self.made}
+            self.jobs[one.ref.position] = one
+            self.made.append(one)
+        self.cancelled.update(move.cancel)
+        self.wakes += move.wake
+        return move.flow
+
+    def end(self, *positions: int, **end: Any) -> None:
+        ends = []
+        for position in positions:
+            one = self.jobs.pop(position)
+            fate = self.fates.get(one.ref.step, Fate())
+            if self.plan.steps[one.ref.step].over is not None:
+                state = "dead" if one.ref.index <= fate.dead_items else "completed"
+            else:
+                state = fate.state
+            result = msgspec.json.encode(fate.value).decode() if state == "completed" else None
+            values = {"state": state, "result": result, "skipped": fate.skipped} | end
+            ends.append(StepEnd(position=position, **values))
+        self.flow = self.apply(end_steps(self.graph, self.flow, ends, NOW))
+
+    def run(self, order: random.Random | None = None) -> str:
+        while self.jobs:
+            waiting = sorted(self.jobs)
+            chosen = waiting if order is None else order.sample(waiting, order.randint(1, len(waiting)))
+            self.end(*chosen)
+        return self.flow.statuses
+
+
+def step(name: str, /, **fields: Any) -> PlannedStep:
+    return PlannedStep(name, fields.pop("task", name), **fields)
+
+
+def value(n: int, *path: str | int) -> ValueOf:
+    return ValueOf(n, path)
+
+
+# random plans
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[Plan, list[Fate]]:
+    steps: list[PlannedStep] = []
+    fates: list[Fate] = []
+    inputs = ("1", "[1,2,3]", "[]", '"a"')
+    for n in range(draw(st.integers(1, 7))):
+        before = st.integers(0, n - 1)
+        sources = [m for m in range(n) if steps[m].over is None]
+        names = draw(st.lists(before, max_size=2, unique=True)) if n else []
+        args: dict[str, Any] = {f"p{m}": value(m, *draw(st.sampled_from([(), ("x",)]))) for m in names}
+        if n > 1 and draw(st.booleans()):
+            args["first"] = FirstOf((value(draw(before)), value(draw(before))))
+        on = draw(st.sampled_from(["success", "success", "success", "failure", "end"])) if n else "success"
+        after = tuple(draw(st.lists(before, max_size=2, unique=True))) if n else ()
+        if on != "success" and not (args or after):
+            after = (draw(before),)
+        accepts = tuple(args) if on != "success" else tuple(name for name in args if draw(st.booleans()))
+        when = draw(conditions(sources)) if sources and draw(st.integers(0, 3)) == 0 else None
+        over = None
+        if draw(st.integers(0, 3)) == 0 and on == "success":
+            over = draw(st.sampled_from([Input(1), Input(2), *(value(m, "items") for m in sources)]))
+        fields = {"args": args, "accepts_none": accepts, "after": after, "on": on, "when": when, "over": over}
+        optional, ratio = draw(st.integers(0, 3)) == 0, draw(st.sampled_from([0.0, 0.4, 1.0]))
+        steps.append(step(f"s{n}", **fields, item="item" if over else "", optional=optional, failed_ratio=ratio))
+        state = draw(st.sampled_from(["completed"] * 5 + ["dead", "dead", "cancelled"]))
+        result = draw(st.sampled_from([None, {"x": 1, "items": [1, 2]}, {"x": 2, "items": []}, {"items": None}]))
+        big = "y" * MAX_INLINE_BYTES if draw(st.integers(0, 3)) == 0 else ""
+        result = {**result, "big": big, "items": [1]} if result and big else result
+        skipped = state == "completed" and draw(st.integers(0, 5)) == 0
+        fates.append(Fate(state, result, skipped, draw(st.integers(0, 3))))
+    return Plan(tuple(steps), inputs), fates
+
+
+@st.composite
+def conditions(draw: st.DrawFn, sources: list[int]) -> Any:
+    def leaf() -> Any:
+        operand = value(draw(st.sampled_from(sources)), "x")
+        compare = Compare(draw(st.sampled_from(["==", "!=", "<", ">="])), operand, Input(0))
+        return draw(st.sampled_from([compare, Exists(operand), IsTrue(operand), Not(IsTrue(operand))]))
+
+    return AllOf((leaf(), leaf())) if draw(st.booleans()) else leaf()
+
+
+def is_plain(plan: Plan, fates: list[Fate]) -> bool:
+    """Whether no map reads a large value: its items are then made by a job."""
+    return not any(
+        isinstance(one.over, ValueOf)
+        and fates[one.over.step].value not in (None,)
+        and len(str(fates[one.over.step].value)) > MAX_INLINE_BYTES
+        for one in plan.steps
+    )
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(plans(), st.randoms(use_true_random=False))
+def test_any_order_of_ends_leads_to_the_ideal(made: tuple[Plan, list[Fate]], order: random.Random) -> None:
+    plan, fates = made
+    if not is_plain(plan, fates):
+        return
+    play = Play(plan, dict(enumerate(fates)))
+    assert play.run(order) == ideal(plan, fates)
+    assert play.flow.state == "over"
+    assert play.wakes == 1
+    assert is_settled(play.flow)
+    for n in play.flow.values:
+        assert n in play.graph.result_steps
+
+
+# fates of a flow like the one of the guide
+
+ORDER = Plan(
+    (
+        step("validate", args={"order": Input(0)}),
+        step("reserve", args={}, over=Input(1), item="item"),
+        step("charge", args={"check": value(0)}, when=IsTrue(value(0, "ok"))),
+        step("ship", args={"txn": value(2), "slots": value(1)}),
+        step("refund", args={"txn": value(2)}, accepts_none=("txn",), after=(3,), on="failure"),
+    ),
+    ('{"id":7}', '["a","b"]'),
+    value(3),
+)
+OK = Fate(value={"ok": True})
+
+
+@pytest.mark.parametrize(
+    ("fates", "statuses", "state"),
+    [
+        ({}, "cccc" + "n", "completed"),
+        ({0: Fate(value={"ok": False})}, "ccfan", "completed"),
+        ({0: Fate("dead")}, "dcuuc", "dead"),
+        ({1: Fate(dead_items=1)}, "cdcuc", "dead"),
+        ({2: Fate("dead")}, "ccduc", "dead"),
+        ({3: Fate("dead")}, "cccdc", "dead"),
+        ({3: Fate("cancelled")}, "cccxn", "cancelled"),
+    ],
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_order_flow_ends_as_meant(fates: dict[int, Fate], statuses: str, state: str, seed: int) -> None:
+    play = Play(ORDER, {0: OK, 2: Fate(value="t1"), **fates})
+    assert play.run(random.Random(seed)) == statuses
+    assert judge(play.graph, play.flow).state == state
+
+
+def test_refund_waits_for_the_charge_that_is_still_to_come() -> None:
+    play = Play(ORDER, {0: OK, 1: Fate(dead_items=2), 2: Fate(value="t1")})
+    charge = position_of(2)
+    play.end(position_of(0))
+    play.end(position_of(1, 1), position_of(1, 2))
+    assert play.flow.statuses == "cdruw"
+    play.end(charge)
+    assert play.flow.statuses == "cdcur"
+    assert play.jobs[position_of(4)].job.payload == '{"txn":"t1"}'
+
+
+def test_returned_handler_of_a_failure_completes_the_flow() -> None:
+    plan = Plan((step("main"), step("fallback", after=(0,), on="failure")), result=FirstOf((value(0), value(1))))
+    play = Play(plan, {0: Fate("dead")})
+    play.run()
+    assert judge(play.graph, play.flow).state == "completed"
+    assert judge(play.graph, play.flow).result == value(1)
+    compensated = Play(msgspec.structs.replace(plan, result=value(0)), {0: Fate("dead")})
+    compensated.run()
+    assert judge(compensated.graph, compensated.flow).dead == (0,)
+
+
+# maps
+
+
+def mapped(over: Any = None, **fields: Any) -> Plan:
+    over = over or Input(0)
+    each = step("each", over=over, item="x", args={"k": Input(1)}, **fields)
+    return Plan((each, step("sum", args={"all": value(0)})), (msgspec.json.encode(list(range(10))).decode(), '"k"'))
+
+
+def test_items_of_a_map_are_jobs_with_their_item_and_the_other_arguments() -> None:
+    play = Play(mapped(options=StepOptions(queue="q", priority=3, tags=("t",))))
+    jobs = [play.jobs[position_of(0, index)].job for index in range(1, 11)]
+    assert [job.payload for job in jobs] == [f'{{"k":"k","x":{n}}}' for n in range(10)]
+    assert {(job.queue, job.priority, job.tags, job.task) for job in jobs} == {("q", 3, ("t",), "each")}
+    assert len({job.id for job in jobs}) == 10
+
+
+@pytest.mark.parametrize(("dead", "status"), [(0, "c"), (1, "c"), (2, "d")])
+def test_map_is_dead_when_more_than_its_ratio_is(dead: int, status: str) -> None:
+    play = Play(mapped(failed_ratio=0.1), {0: Fate(dead_items=dead)})
+    assert play.run(random.Random(dead)) == status + ("c" if status == "c" else "u")
+
+
+def test_map_of_nothing_ends_at_once() -> None:
+    play = Play(Plan((step("each", over=Input(0), item="x"), step("sum", args={"all": value(0)})), ("[]",)))
+    assert play.flow.statuses == "cr"
+    assert play.jobs[position_of(1)].refs == {"/all": value(0)}
+
+
+@pytest.mark.parametrize(("source", "status"), [(None, "a"), ({"a": 1}, "d"), ("text", "d")])
+def test_map_over_something_else_makes_no_items(source: Any, status: str) -> None:
+    play = Play(Plan((step("list"), step("each", over=value(0), item="x"))), {0: Fate(value=source)})
+    assert play.run() == "c" + status
+    assert ("a map needs a list" in play.flow.notes.get(1, "")) is (status == "d")
+
+
+def test_large_map_is_made_by_a_job_in_pages() -> None:
+    plan = Plan((step("each", over=Input(0), item="x"),), (msgspec.json.encode([0] * (MAX_MOVED_ITEMS + 1)).decode(),))
+    play = Play(plan)
+    assert [one.job.task for one in play.made] == [FAN_OUT]
+    play.flow = play.apply(add_items(play.graph, play.flow, 0, 1, ["1", "2"], NOW, last=False))
+    play.flow = play.apply(add_items(play.graph, play.flow, 0, 1, ["1", "2"], NOW, last=False))
+    play.end(position_of(0, 1), position_of(0, 2))
+    assert play.flow.statuses == "r"
+    play.flow = play.apply(add_items(play.graph, play.flow, 0, 2, ["2", "3"], NOW, last=True))
+    play.end(position_of(0, 3))
+    assert (play.flow.statuses, play.flow.counts[0].made) == ("c", 3)
+
+
+def test_map_is_dead_if_the_job_that_makes_its_items_is() -> None:
+    play = Play(Plan((step("list"), step("each", over=value(0), item="x"))), {0: Fate(value=["y" * MAX_INLINE_BYTES])})
+    play.end(position_of(0))
+    assert play.jobs[position_of(1)].refs == {"/items": value(0)}
+    play.end(position_of(1), state="dead")
+    assert (play.flow.statuses, play.flow.state) == ("cd", "over")
+
+
+def test_ten_thousand_items_that_end_together_are_one_move() -> None:
+    plan = Plan((step("each", over=Input(0), item="x"),), (msgspec.json.encode([0] * (MAX_MOVED_ITEMS + 1)).decode(),))
+    play = Play(plan)
+    play.flow = play.apply(add_items(play.graph, play.flow, 0, 1, ["0"] * 10_000, NOW, last=True))
+    play.jobs.pop(position_of(0))
+    play.end(*[position for position in play.jobs if position])
+    assert (play.flow.statuses, play.flow.counts[0].ended) == ("c", 10_000)
+
+
+# stopping
+
+
+def test_cancel_stops_all_but_steps_that_run_at_the_end() -> None:
+    tidy, undo = step("tidy", after=(0, 1), on="end"), step("undo", after=(0,), on="failure")
+    plan = Plan((step("a"), step("b", after=(0,)), tidy, undo))
+    play = Play(plan)
+    play.flow = play.apply(cancel(play.graph, play.flow, NOW))
+    assert (play.flow.statuses, play.cancelled) == ("rxwx", {0})
+    play.end(position_of(0), state="cancelled")
+    assert play.flow.statuses == "xxrx"
+    play.end(position_of(2))
+    assert (play.flow.state, judge(play.graph, play.flow).state) == ("over", "cancelled")
+
+
+def test_second_cancel_stops_those_too() -> None:
+    play = Play(Plan((step("a"), step("tidy", after=(0,), on="end"))))
+    play.flow = play.apply(cancel(play.graph, play.flow, NOW))
+    play.end(position_of(0), state="cancelled")
+    assert play.flow.statuses == "xr"
+    play.flow = play.apply(cancel(play.graph, play.flow, NOW))
+    assert play.cancelled == {0, 1}
+    play.end(position_of(1), state="cancelled")
+    assert play.flow.state == "over"
+    assert play.apply(cancel(play.graph, play.flow, NOW)).state == "over"
+
+
+def test_finish_completes_the_flow_and_cancels_the_rest() -> None:
+    play = Play(Plan((step("a"), step("b"), step("c", after=(0, 1))), result=value(2)), {0: Fate(value=5)})
+    play.end(position_of(0), finish=True)
+    assert (play.flow.statuses, play.cancelled) == ("crx", {1})
+    play.end(position_of(1), state="cancelled")
+    assert judge(play.graph, play.flow) == type(judge(play.graph, play.flow))("completed", finish="5")
+
+
+def test_fail_fast_cancels_the_rest_at_once_but_not_what_handles_the_failure() -> None:
+    plan = Plan((step("a"), step("b"), step("c", after=(1,)), step("undo", after=(0,), on="failure")), fail_fast=True)
+    play = Play(plan, {0: Fate("dead")})
+    play.end(position_of(0))
+    assert (play.flow.statuses, play.cancelled) == ("drxr", {1})
+
+
+# lives
+
+
+def test_end_is_applied_once_and_in_its_own_life_only() -> None:
+    play = Play(Plan((step("a"), step("b", args={"a": value(0)}))), {0: Fate("dead")})
+    play.end(position_of(0))
+    again = StepEnd(position=position_of(0), state="completed", result="1")
+    assert end_steps(play.graph, play.flow, [again], NOW).flow.statuses == "du"
+    late = StepEnd(position=position_of(0, life=1), state="completed", result="1")
+    assert end_steps(play.graph, play.flow, [late], NOW).flow.statuses == "du"
+
+
+def test_revived_step_heals_the_flow() -> None:
+    play = Play(ORDER, {0: OK, 2: Fate("dead")})
+    assert play.run() == "ccduc"
+    play.flow = play.apply(revive(play.graph, play.flow, [2], [], [], NOW))
+    assert (play.flow.statuses, play.flow.state, play.flow.lives) == ("ccrww", "open", {3: 1, 4: 1})
+    play.jobs[position_of(2)] = next(one for one in play.made if one.ref.step == 2)
+    play.fates[2] = Fate(value="t1")
+    assert play.run() == "ccccn"
+    assert judge(play.graph, play.flow).state == "completed"
+    assert play.wakes == 2
+
+
+def test_revived_item_heals_its_map() -> None:
+    play = Play(mapped(), {0: Fate(dead_items=1)})
+    assert play.run() == "du"
+    play.flow = play.apply(revive(play.graph, play.flow, [], [0], [], NOW))
+    play.jobs[position_of(0, 1)] = play.made[0]
+    play.fates[0] = Fate()
+    assert play.run() == "cc"
+
+
+def test_skipped_dead_step_counts_as_optional() -> None:
+    plan = Plan(
+        (
+            step("a"),
+            step("b", args={"a": value(0), "c": Input(0)}, accepts_none=("a",)),
+        ),
+        ("1",),
+    )
+    play = Play(plan, {0: Fate("dead")})
+    assert play.run() == "du"
+    play.flow = play.apply(skip(play.graph, play.flow, 0, NOW))
+    assert play.run() == "ol"
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(plans(), st.randoms(use_true_random=False))
+def test_flow_whose_dead_steps_are_revived_ends_as_one_that_went_well(
+    made: tuple[Plan, list[Fate]], order: random.Random
+) -> None:
+    plan, fates = made
+    if not is_plain(plan, fates):
+        return
+    play = Play(plan, dict(enumerate(fates)))
+    play.run(order)
+    healed = [Fate("completed", fate.value, fate.skipped) if fate.state == "dead" else fate for fate in fates]
+    healed = [msgspec.structs.replace(fate, dead_items=0) for fate in healed]
+    for _ in range(len(fates)):
+        dead = [n for n, status in enumerate(play.flow.statuses) if status == "d" and n not in play.flow.notes]
+        if not dead:
+            break
+        n = order.choice(dead)
+        play.fates[n] = healed[n]
+        life = play.flow.lives.get(n, 0)
+        if plan.steps[n].over is None:
+            play.flow = play.apply(revive(play.graph, play.flow, [n], [], [], NOW))
+            again = [position_of(n, life=life)]
+        else:
+            last = min(fates[n].dead_items, play.flow.counts[n].made)
+            again = [position_of(n, index, life) for index in range(1, last + 1)]
+            play.flow = play.apply(revive(play.graph, play.flow, [], [n] * len(again), [], NOW))
+        play.jobs.update({one.ref.position: one for one in play.made if one.ref.position in again})
+        play.run(order)
+        fates[n] = healed[n]
+        assert play.flow.statuses == ideal(plan, fates)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(plans(), st.randoms(use_true_random=False))
+def test_cancelled_flow_always_ends_and_releases_only_steps_for_the_end(
+    made: tuple[Plan, list[Fate]], order: random.Random
+) -> None:
+    plan, fates = made
+    play = Play(plan, dict(enumerate(fates)))
+    for _ in range(order.randint(0, 2)):
+        if play.jobs:
+            play.end(order.choice(sorted(play.jobs)))
+    before = len(play.made)
+    play.flow = play.apply(cancel(play.graph, play.flow, NOW))
+    while play.jobs:
+        position = order.choice(sorted(play.jobs))
+        gone = (position >> 32 & 0xFFFFFF) in play.cancelled and order.random() < 0.8
+        play.end(position, **({"state": "cancelled", "result": None, "skipped": False} if gone else {}))
+    assert play.flow.state == "over"
+    assert {plan.steps[one.ref.step].on for one in play.made[before:]} <= {"end"}
