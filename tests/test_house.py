@@ -29,7 +29,7 @@ TIERS: list[set[str]] = [
     | {"span", "suggest", "survived_errors", "actor", "url"},
     {"records", "trigger"},
     {"codec", "sync", "task", "middleware", "executor"},
-    {"schedule"},
+    {"schedule", "flow"},
     {"events", "store", "leader", "logs"},
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},

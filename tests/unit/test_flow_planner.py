@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.errors import BadFlow, BadPayload
-from mainspring.flow.planner import Planner, StepCall, checked_plan, current_planner, planning
+from mainspring.errors import BadPayload
+from mainspring.flow.planner import BadFlow, Planner, StepCall, checked_plan, current_planner, planning
 from mainspring.flow.values import exists, first, in_, not_
 from mainspring.records.flow import (
     AllOf,
@@ -59,10 +59,10 @@ def test_equal_inputs_are_stored_once(planner: Planner) -> None:
 
 def test_plan_survives_json(planner: Planner) -> None:
     check = call(planner, "check")
-    each = call(planner, "each", over=[1, 2], item="x", when=(check.ok & (check.n >= 3)) | not_(in_(check.kind, ["a"])))
-    call(
-        planner, "last", arguments={"all": each, "one": first(check.a, check.b)}, accepts_none=["all", "one"], on="end"
-    )
+    when = (check.ok & (check.n >= 3)) | not_(in_(check.kind, ["a"]))
+    each = call(planner, "each", over=[1, 2], item="x", when=when)
+    arguments = {"all": each, "one": first(check.a, check.b)}
+    call(planner, "last", arguments=arguments, accepts_none=["all", "one"], on="end")
     plan = planner.plan(each)
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
 

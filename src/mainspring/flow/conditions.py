@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,12 @@ class Absent:
 
 
 ABSENT: Final = Absent()
+_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 Lookup = Callable[[Operand], Any]
 """The JSON value of an operand, or ABSENT."""
 
@@ -50,7 +57,7 @@ def _compare(op: str, left: Any, right: Any) -> bool:
             return not _equal(left, right)
     if _kind(left) != _kind(right) or _kind(left) not in ("number", "text"):
         return False
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[op]
+    return _ORDERED[op](left, right)
 
 
 def _kind(value: Any) -> str:

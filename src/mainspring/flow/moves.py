@@ -39,7 +39,7 @@ def end_steps(graph: Graph, flow: Flow, ends: Iterable[StepEnd], now: datetime) 
 def add_items(
     graph: Graph, flow: Flow, step: int, first: int, items: Iterable[str], now: datetime, *, last: bool
 ) -> Move:
-    """The flow after a page of a map's items, the first of which has index `first`. A repeated page changes nothing."""
+    """The flow after a page of a map's items, from index `first` on. A repeated page changes nothing."""
     edit = RowEdit(graph, flow, now)
     edit.add_items(step, first, items, last=last)
     return edit.move()

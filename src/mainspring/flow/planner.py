@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..codec import encode
-from ..errors import BadFlow
+from ..errors import BadInput
 from ..records.flow import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
 from .graph import Graph, values_of
 from .renumber import renumbered
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 # All values of a plan that are known when it is made.
 MAX_INPUT_BYTES = 1 << 20
+
+
+class BadFlow(BadInput):
+    """The plan of a flow is invalid, or its function looks at a value that is not known while it is planned."""
 
 
 class StepCall(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..errors import BadFlow
 from ..records.flow import (
     AllOf,
     AnyOf,
@@ -19,7 +18,7 @@ from ..records.flow import (
     Operand,
     ValueOf,
 )
-from .planner import Planner
+from .planner import BadFlow, Planner
 
 
 class Unknown:

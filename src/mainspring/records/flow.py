@@ -1,4 +1,4 @@
-"""A flow: the plan of its steps, the row with their statuses, and which step of a flow a job is."""
+"""A flow: the plan of its steps, the row with their statuses, and the step that a job belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .job import NewJob
 
 # A plan with more steps is refused: work of that size is a map.
 MAX_STEPS = 10_000
-_STEP_SHIFT, _LIFE_SHIFT = 32, 56
+_STEP_SHIFT_BITS, _LIFE_SHIFT_BITS = 32, 56
 
 On = Literal["success", "failure", "end"]
 """When a step runs: once all that it needs has succeeded, as soon as something has failed, or once all has ended."""
@@ -59,7 +59,7 @@ SKIP_REASONS: Mapping[str, str] = {
 
 
 class StepRef(Struct, frozen=True, gc=False):
-    """Which step of which flow a job is."""
+    """The step of a flow that a job belongs to."""
 
     flow: JobId
     position: int
@@ -69,19 +69,19 @@ class StepRef(Struct, frozen=True, gc=False):
 
     @property
     def life(self) -> int:
-        return self.position >> _LIFE_SHIFT
+        return self.position >> _LIFE_SHIFT_BITS
 
     @property
     def step(self) -> int:
-        return (self.position >> _STEP_SHIFT) & ((1 << (_LIFE_SHIFT - _STEP_SHIFT)) - 1)
+        return (self.position >> _STEP_SHIFT_BITS) & ((1 << (_LIFE_SHIFT_BITS - _STEP_SHIFT_BITS)) - 1)
 
     @property
     def index(self) -> int:
-        return self.position & ((1 << _STEP_SHIFT) - 1)
+        return self.position & ((1 << _STEP_SHIFT_BITS) - 1)
 
 
 def position_of(step: int, index: int = 0, life: int = 0) -> int:
-    return life << _LIFE_SHIFT | step << _STEP_SHIFT | index
+    return life << _LIFE_SHIFT_BITS | step << _STEP_SHIFT_BITS | index
 
 
 # operands: where the value of an argument, of one side of a comparison or of the flow itself comes from
