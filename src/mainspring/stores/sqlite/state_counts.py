@@ -41,7 +41,7 @@ def state_counts(db: sqlite3.Connection, which: Filter, now: int, up_to: int) ->
     if sources or which.tags or which.key_prefix is not None:
         for newest in (True, False):
             near |= _count(db, query, query.near_source(NEAR_ROWS, newest=newest), NEAR_ROWS)
-    found = {
+    found: dict[Shown, int | None] = {
         state: up_to if near[state] >= up_to else _count_state(db, replace(which, states=(state,)), now, up_to)
         for state in states
     }
