@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.flow.conditions import ABSENT, at_path, is_true
 from mainspring.flow.graph import Graph
-from mainspring.records.flow import FirstOf, Input, ListOf, ObjectOf, Operand, Plan, ValueOf
+from mainspring.records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, Plan, ValueOf
 
 
 class Fate(Struct):

@@ -17,24 +17,22 @@ from mainspring.flow.graph import Graph
 from mainspring.flow.moves import add_items, cancel, end_steps, is_settled, revive, skip, start
 from mainspring.flow.row_edit import FAN_OUT, MAX_INLINE_BYTES, MAX_MOVED_ITEMS
 from mainspring.flow.verdict import judge
-from mainspring.records.flow import (
+from mainspring.records.flow import Flow, Move, StepEnd
+from mainspring.records.job import NewJob
+from mainspring.records.plan import (
     AllOf,
     Compare,
     Exists,
     FirstOf,
-    Flow,
     Input,
     IsTrue,
-    Move,
     Not,
     Plan,
     PlannedStep,
-    StepEnd,
-    StepJob,
     StepOptions,
     ValueOf,
-    position_of,
 )
+from mainspring.records.step import StepValue, position_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -44,8 +42,8 @@ class Play:
 
     def __init__(self, plan: Plan, fates: Mapping[int, Fate] | None = None) -> None:
         self.plan, self.graph, self.fates = plan, Graph(plan), dict(fates or {})
-        self.jobs: dict[int, StepJob] = {}
-        self.made: list[StepJob] = []
+        self.jobs: dict[int, NewJob] = {}
+        self.made: list[NewJob] = []
         self.cancelled: set[int] = set()
         self.wakes = 0
         self.flow = self.apply(start(self.graph, "f", "default", NOW))
@@ -53,8 +51,8 @@ class Play:
     def apply(self, move: Move) -> Flow:
         assert msgspec.convert(msgspec.to_builtins(move.flow), Flow) == move.flow
         for one in move.jobs:
-            assert one.ref.position not in {other.ref.position for other in self.made}
-            self.jobs[one.ref.position] = one
+            assert one.step.position not in {other.step.position for other in self.made}
+            self.jobs[one.step.position] = one
             self.made.append(one)
         self.cancelled.update(move.cancel)
         self.wakes += move.wake
@@ -64,9 +62,9 @@ class Play:
         ends = []
         for position in positions:
             one = self.jobs.pop(position)
-            fate = self.fates.get(one.ref.step, Fate())
-            if self.plan.steps[one.ref.step].over is not None:
-                state = "dead" if one.ref.index <= fate.dead_items else "completed"
+            fate = self.fates.get(one.step.number, Fate())
+            if self.plan.steps[one.step.number].over is not None:
+                state = "dead" if one.step.index <= fate.dead_items else "completed"
             else:
                 state = fate.state
             result = msgspec.json.encode(fate.value).decode() if state == "completed" else None
@@ -204,7 +202,7 @@ def test_refund_waits_for_the_charge_that_is_still_to_come() -> None:
     assert play.flow.statuses == "cdruw"
     play.end(charge)
     assert play.flow.statuses == "cdcur"
-    assert play.jobs[position_of(4)].job.payload == '{"txn":"t1"}'
+    assert play.jobs[position_of(4)].payload == '{"txn":"t1"}'
 
 
 def test_returned_handler_of_a_failure_completes_the_flow() -> None:
@@ -229,7 +227,7 @@ def mapped(over: Any = None, **fields: Any) -> Plan:
 
 def test_items_of_a_map_are_jobs_with_their_item_and_the_other_arguments() -> None:
     play = Play(mapped(options=StepOptions(queue="q", priority=3, tags=("t",))))
-    jobs = [play.jobs[position_of(0, index)].job for index in range(1, 11)]
+    jobs = [play.jobs[position_of(0, index)] for index in range(1, 11)]
     assert [job.payload for job in jobs] == [f'{{"k":"k","x":{n}}}' for n in range(10)]
     assert {(job.queue, job.priority, job.tags, job.task) for job in jobs} == {("q", 3, ("t",), "each")}
     assert len({job.id for job in jobs}) == 10
@@ -244,7 +242,7 @@ def test_map_is_dead_when_more_than_its_ratio_is(dead: int, status: str) -> None
 def test_map_of_nothing_ends_at_once() -> None:
     play = Play(Plan((step("each", over=Input(0), item="x"), step("sum", args={"all": value(0)})), ("[]",)))
     assert play.flow.statuses == "cr"
-    assert play.jobs[position_of(1)].refs == {"/all": value(0)}
+    assert play.jobs[position_of(1)].refs == {"/all": StepValue(position_of(0), many=True)}
 
 
 @pytest.mark.parametrize(("source", "status"), [(None, "a"), ({"a": 1}, "d"), ("text", "d")])
@@ -257,7 +255,7 @@ def test_map_over_something_else_makes_no_items(source: Any, status: str) -> Non
 def test_large_map_is_made_by_a_job_in_pages() -> None:
     plan = Plan((step("each", over=Input(0), item="x"),), (msgspec.json.encode([0] * (MAX_MOVED_ITEMS + 1)).decode(),))
     play = Play(plan)
-    assert [one.job.task for one in play.made] == [FAN_OUT]
+    assert [one.task for one in play.made] == [FAN_OUT]
     play.flow = play.apply(add_items(play.graph, play.flow, 0, 1, ["1", "2"], NOW, last=False))
     play.flow = play.apply(add_items(play.graph, play.flow, 0, 1, ["1", "2"], NOW, last=False))
     play.end(position_of(0, 1), position_of(0, 2))
@@ -270,7 +268,7 @@ def test_large_map_is_made_by_a_job_in_pages() -> None:
 def test_map_is_dead_if_the_job_that_makes_its_items_is() -> None:
     play = Play(Plan((step("list"), step("each", over=value(0), item="x"))), {0: Fate(value=["y" * MAX_INLINE_BYTES])})
     play.end(position_of(0))
-    assert play.jobs[position_of(1)].refs == {"/items": value(0)}
+    assert play.jobs[position_of(1)].refs == {"/items": StepValue(position_of(0))}
     play.end(position_of(1), state="dead")
     assert (play.flow.statuses, play.flow.state) == ("cd", "over")
 
@@ -343,7 +341,7 @@ def test_revived_step_heals_the_flow() -> None:
     assert play.run() == "ccduc"
     play.flow = play.apply(revive(play.graph, play.flow, [2], [], [], NOW))
     assert (play.flow.statuses, play.flow.state, play.flow.lives) == ("ccrww", "open", {3: 1, 4: 1})
-    play.jobs[position_of(2)] = next(one for one in play.made if one.ref.step == 2)
+    play.jobs[position_of(2)] = next(one for one in play.made if one.step.number == 2)
     play.fates[2] = Fate(value="t1")
     assert play.run() == "ccccn"
     assert judge(play.graph, play.flow).state == "completed"
@@ -399,7 +397,7 @@ def test_flow_whose_dead_steps_are_revived_ends_as_one_that_went_well(
             last = min(fates[n].dead_items, play.flow.counts[n].made)
             again = [position_of(n, index, life) for index in range(1, last + 1)]
             play.flow = play.apply(revive(play.graph, play.flow, [], [n] * len(again), [], NOW))
-        play.jobs.update({one.ref.position: one for one in play.made if one.ref.position in again})
+        play.jobs.update({one.step.position: one for one in play.made if one.step.position in again})
         play.run(order)
         fates[n] = healed[n]
         assert play.flow.statuses == ideal(plan, fates)
@@ -422,4 +420,4 @@ def test_cancelled_flow_always_ends_and_releases_only_steps_for_the_end(
         gone = (position >> 32 & 0xFFFFFF) in play.cancelled and order.random() < 0.8
         play.end(position, **({"state": "cancelled", "result": None, "skipped": False} if gone else {}))
     assert play.flow.state == "over"
-    assert {plan.steps[one.ref.step].on for one in play.made[before:]} <= {"end"}
+    assert {plan.steps[one.step.number].on for one in play.made[before:]} <= {"end"}

@@ -10,7 +10,7 @@ import pytest
 from mainspring.errors import BadPayload
 from mainspring.flow.planner import BadFlow, Planner, StepCall, checked_plan, current_planner, planning
 from mainspring.flow.values import exists, first, in_, not_
-from mainspring.records.flow import (
+from mainspring.records.plan import (
     AllOf,
     AnyOf,
     Compare,

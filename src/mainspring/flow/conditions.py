@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..records.flow import AllOf, AnyOf, Compare, Condition, Exists, IsTrue, Not, Operand
+from ..records.plan import AllOf, AnyOf, Compare, Condition, Exists, IsTrue, Not, Operand
 
 
 class Absent:

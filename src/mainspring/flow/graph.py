@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from ..records.flow import (
+from ..records.plan import (
     AllOf,
     AnyOf,
     Compare,
@@ -43,6 +43,8 @@ class Graph:
             for need in needs:
                 self.dependents[need].append(n)
         self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
+        self.needed_steps = self.result_steps.union(*self.value_steps)
+        """The steps whose value is read by another step, or is part of the flow's result."""
         self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
         """What conditions read of each step's value."""
 

@@ -5,18 +5,18 @@ Pure: a store locks the flow's row, calls one of these, and writes the move in t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from ..ids import JobId
-from ..records.flow import OPEN, Flow, Move, StepEnd, StepStatus
+from ..records.flow import OPEN, Flow, ItemCounts, Move, StepEnd, StepStatus
 from .graph import Graph
 from .row_edit import RowEdit
 
-# Times that a step can be put back to work: a life has 8 bits of a position.
-MAX_LIVES = 255
+# Times that a step can be put back to work: a life has 7 bits of a position.
+MAX_LIVES = 127
 
 
 def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
@@ -42,6 +42,15 @@ def add_items(
     """The flow after a page of a map's items, from index `first` on. A repeated page changes nothing."""
     edit = RowEdit(graph, flow, now)
     edit.add_items(step, first, items, last=last)
+    return edit.move()
+
+
+def count_made(graph: Graph, flow: Flow, made: Mapping[int, int], now: datetime) -> Move:
+    """The flow after jobs were stored as items of maps: so many more of each step."""
+    edit = RowEdit(graph, flow, now)
+    for n, count in made.items():
+        counts = edit.counts.get(n, ItemCounts(closed=False))
+        edit.counts[n] = replace(counts, made=counts.made + count)
     return edit.move()
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ..codec import encode
 from ..errors import BadInput
-from ..records.flow import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
+from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
 from .graph import Graph, values_of
 from .renumber import renumbered
 

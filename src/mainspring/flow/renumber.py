@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ..records.flow import Plan, ValueOf
+from ..records.plan import Plan, ValueOf
 
 
 def renumbered(plan: Plan, order: list[int]) -> Plan:

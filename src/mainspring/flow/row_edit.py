@@ -13,26 +13,10 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from ..ids import JobId
-from ..records.flow import (
-    OPEN,
-    SKIPPED,
-    FirstOf,
-    Flow,
-    FlowState,
-    Input,
-    ItemCounts,
-    ListOf,
-    Move,
-    ObjectOf,
-    Operand,
-    StepEnd,
-    StepJob,
-    StepRef,
-    StepStatus,
-    ValueOf,
-    position_of,
-)
+from ..records.flow import FAN_OUT, OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, StepEnd, StepStatus
 from ..records.job import NewJob
+from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
+from ..records.step import StepRef, StepValue, position_of
 from .conditions import ABSENT, Absent, at_path, is_true
 from .graph import Graph, extract_key
 
@@ -42,7 +26,6 @@ MAX_INLINE_BYTES = 4096
 MAX_ROW_BYTES = 65_536
 # A larger map, or one over a large value, is made by a job of its own.
 MAX_MOVED_ITEMS = 200
-FAN_OUT = "mainspring.fan_out"
 _NULL = "null"
 _decode = msgspec.json.decode
 
@@ -55,7 +38,7 @@ class Filled(msgspec.Struct):
     """The arguments of a step's job as JSON, and those that the worker reads."""
 
     texts: dict[str, str] = {}
-    refs: dict[str, ValueOf] = {}
+    refs: dict[str, StepValue] = {}
 
 
 class RowEdit:
@@ -78,7 +61,7 @@ class RowEdit:
         self._queued: set[int] = set()
         self._read: set[int] = set()
         """Steps whose values were read by a step that has been decided."""
-        self._jobs: list[StepJob] = []
+        self._jobs: list[NewJob] = []
         self._cancel: set[int] = set()
 
     def move(self) -> Move:
@@ -117,7 +100,7 @@ class RowEdit:
     def end(self, end: StepEnd) -> None:
         """Applies the end of a job. The end of an earlier life, and of a step that has ended, changes nothing."""
         ref = StepRef(self._flow.id, end.position, "")
-        n = ref.step
+        n = ref.number
         if ref.life != self.lives.get(n, 0):
             return
         if self._graph.steps[n].over is not None:
@@ -328,7 +311,9 @@ class RowEdit:
                 if self._is_absent(operand):
                     return ABSENT
                 if n not in self.values:
-                    filled.refs[place] = operand
+                    filled.refs[place] = StepValue(
+                        position_of(n, 0, self.lives.get(n, 0)), path, self._graph.steps[n].over is not None
+                    )
                     return _NULL
                 return _encode(_or_none(at_path(self._inline(n), path))) if path else self.values[n]
             case FirstOf(operands=operands):
@@ -403,7 +388,7 @@ class RowEdit:
     def _add_job(self, n: int, index: int, filled: Filled) -> None:
         self._add(n, index, self._graph.steps[n].task, _object(filled.texts), filled.refs)
 
-    def _add(self, n: int, index: int, task: str, payload: str, refs: dict[str, ValueOf]) -> None:
+    def _add(self, n: int, index: int, task: str, payload: str, refs: dict[str, StepValue]) -> None:
         options = self._graph.steps[n].options
         position = position_of(n, index, self.lives.get(n, 0))
         due = self._now + timedelta(seconds=options.delay) if options.delay else None
@@ -416,9 +401,11 @@ class RowEdit:
             payload=payload,
             run_at=due,
             expires_at=None if options.expires is None else (due or self._now) + timedelta(seconds=options.expires),
+            step=StepRef(self._flow.id, position, self._flow.queue, n in self._graph.needed_steps),
+            refs=dict(refs),
             **stored,
         )
-        self._jobs.append(StepJob(job, StepRef(self._flow.id, position, self._flow.queue), dict(refs)))
+        self._jobs.append(job)
 
 
 def step_job_id(flow: JobId, position: int, now: datetime) -> JobId:

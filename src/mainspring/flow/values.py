@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..records.flow import (
+from ..records.plan import (
     AllOf,
     AnyOf,
     Compare,

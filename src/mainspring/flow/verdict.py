@@ -7,7 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..records.flow import FirstOf, Flow, ListOf, ObjectOf, Operand, StepStatus, ValueOf
+from ..records.flow import Flow, StepStatus
+from ..records.plan import FirstOf, ListOf, ObjectOf, Operand, ValueOf
 from .graph import Graph
 
 

@@ -6,10 +6,12 @@ import asyncio
 from typing import Any, Literal, get_args
 
 from ..errors import JobTimeout
-from ..records.outcome import Cancel, Directive, Discard, Snooze
+from ..records.outcome import Cancel, Directive, Discard, Finish, Skip, Snooze, Suspend
 from ..task.context import Context
 
-Status = Literal["completed", "partial", "failed", "timeout", "snoozed", "discarded", "cancelled", "interrupted"]
+Status = Literal[
+    "completed", "partial", "failed", "timeout", "snoozed", "discarded", "cancelled", "suspended", "interrupted"
+]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
@@ -33,6 +35,10 @@ def status_of(ended: Any, ctx: Context | None = None) -> Status:
             return "discarded"
         case Cancel():
             return "cancelled"
+        case Suspend():
+            return "suspended"
+        case Skip() | Finish():
+            return "completed"
         case Directive() | BaseException():
             return "failed"
         case _:

@@ -1,23 +1,16 @@
-"""A flow: the plan of its steps, the row with their statuses, and the step that a job belongs to."""
+"""A flow: the row with the statuses of its steps, and what happens to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from ..ids import JobId
-from ..retry import Backoff
 from .job import NewJob
-
-# A plan with more steps is refused: work of that size is a map.
-MAX_STEPS = 10_000
-_STEP_SHIFT_BITS, _LIFE_SHIFT_BITS = 32, 56
-
-On = Literal["success", "failure", "end"]
-"""When a step runs: once all that it needs has succeeded, as soon as something has failed, or once all has ended."""
+from .plan import Plan
 
 FlowState = Literal["open", "finishing", "failing", "cancelling", "aborting", "over"]
 """open; being stopped by Finish, by the death of a step (fail_fast), by a cancel, or by a second cancel; over."""
@@ -58,142 +51,16 @@ SKIP_REASONS: Mapping[str, str] = {
 }
 
 
-class StepRef(Struct, frozen=True, gc=False):
-    """The step of a flow that a job belongs to."""
-
-    flow: JobId
-    position: int
-    """life << 56 | step << 32 | index. Index 0 is the step itself; the items of a map count from 1."""
-    queue: str
-    """The queue of the flow's own job, which names the shard of the flow's row."""
-
-    @property
-    def life(self) -> int:
-        return self.position >> _LIFE_SHIFT_BITS
-
-    @property
-    def step(self) -> int:
-        return (self.position >> _STEP_SHIFT_BITS) & ((1 << (_LIFE_SHIFT_BITS - _STEP_SHIFT_BITS)) - 1)
-
-    @property
-    def index(self) -> int:
-        return self.position & ((1 << _STEP_SHIFT_BITS) - 1)
-
-
-def position_of(step: int, index: int = 0, life: int = 0) -> int:
-    return life << _LIFE_SHIFT_BITS | step << _STEP_SHIFT_BITS | index
-
-
-# operands: where the value of an argument, of one side of a comparison or of the flow itself comes from
-
-
-class Input(Struct, frozen=True, array_like=True, tag="i"):
-    """A value that was known when the flow was planned: the n-th of the flow's inputs."""
-
-    n: int
-
-
-class ValueOf(Struct, frozen=True, array_like=True, tag="v"):
-    """The result of a step, or what stands at a path in it."""
-
-    step: int
-    path: tuple[str | int, ...] = ()
-
-
-class FirstOf(Struct, frozen=True, array_like=True, tag="f"):
-    """The first of these operands that has a value."""
-
-    operands: tuple[Operand, ...]
-
-
-class ListOf(Struct, frozen=True, array_like=True, tag="l"):
-    items: tuple[Operand, ...]
-
-
-class ObjectOf(Struct, frozen=True, array_like=True, tag="o"):
-    fields: Mapping[str, Operand]
-
-
-Operand = Input | ValueOf | FirstOf | ListOf | ObjectOf
-
-# conditions
-
-
-class Compare(Struct, frozen=True, array_like=True, tag="c"):
-    op: Literal["==", "!=", "<", "<=", ">", ">=", "in"]
-    left: Operand
-    right: Operand
-
-
-class IsTrue(Struct, frozen=True, array_like=True, tag="t"):
-    operand: Operand
-
-
-class Exists(Struct, frozen=True, array_like=True, tag="e"):
-    operand: Operand
-
-
-class Not(Struct, frozen=True, array_like=True, tag="n"):
-    condition: Condition
-
-
-class AllOf(Struct, frozen=True, array_like=True, tag="&"):
-    conditions: tuple[Condition, ...]
-
-
-class AnyOf(Struct, frozen=True, array_like=True, tag="|"):
-    conditions: tuple[Condition, ...]
-
-
-Condition = Compare | IsTrue | Exists | Not | AllOf | AnyOf
-
-
-class StepOptions(Struct, frozen=True, omit_defaults=True):
-    """The options of a step's jobs."""
-
-    queue: str = "default"
-    priority: int = 0
-    delay: float = 0.0
-    """Seconds from the release."""
-    expires: float | None = None
-    """Seconds after it is due."""
-    timeout: float | UnsetType | None = UNSET
-    max_retries: int | None = None
-    backoff: Backoff | None = None
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = {}
-    fingerprint: str | None = None
-
-
-class PlannedStep(Struct, frozen=True, omit_defaults=True):
-    """One step of a plan. It needs only steps before it."""
-
-    name: str
-    task: str
-    args: Mapping[str, Operand] = {}
-    accepts_none: tuple[str, ...] = ()
-    """The arguments whose parameters accept None."""
-    after: tuple[int, ...] = ()
-    when: Condition | None = None
-    on: On = "success"
-    optional: bool = False
-    over: Operand | None = None
-    """The list whose items are a job each; None if the step is one job."""
-    item: str = ""
-    """The parameter that receives the item."""
-    failed_ratio: float = 0.0
-    """The share of a map's items that may be dead."""
-    options: StepOptions = StepOptions()
-
-
-class Plan(Struct, frozen=True, omit_defaults=True):
-    """The steps of a flow, each after those that it needs, and what the flow returns."""
-
-    steps: tuple[PlannedStep, ...]
-    inputs: tuple[str, ...] = ()
-    """The values that were known when the flow was planned, as JSON."""
-    result: Operand | None = None
-    fail_fast: bool = False
+# The internal job that makes the items of a large map, or of a map over a large value.
+FAN_OUT = "mainspring.fan_out"
+# The internal job that cancels what a stopped flow has left, or deletes what a deleted one has left.
+CANCEL_STEPS = "mainspring.cancel_steps"
+# The internal task of a flow that has a plan but no function.
+PLANNED_FLOW = "mainspring.flow"
+# Jobs of steps that are cancelled or deleted in the transaction that stops or deletes their flow.
+MAX_CANCELLED_JOBS = 1000
+# Dead and cancelled jobs of a flow that are retried with it.
+MAX_RETRIED_JOBS = 10_000
 
 
 class ItemCounts(Struct, frozen=True, omit_defaults=True):
@@ -240,6 +107,13 @@ class Flow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at: datetime | None = None
 
 
+class FlowWithPlan(Struct, frozen=True):
+    """A flow's row and its plan."""
+
+    row: Flow
+    plan: Plan
+
+
 class StepEnd(Struct, frozen=True, kw_only=True):
     """The end of a step's job, or of one item's."""
 
@@ -253,20 +127,11 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """The task raised Finish: the result is the flow's."""
 
 
-class StepJob(Struct, frozen=True):
-    """A job that a move makes."""
-
-    job: NewJob
-    ref: StepRef
-    refs: Mapping[str, ValueOf] = {}
-    """The values that the worker reads before it decodes the payload, by where they belong in it (/name/field)."""
-
-
 class Move(Struct, frozen=True):
     """A flow after something happened to it, and what follows in the same transaction."""
 
     flow: Flow
-    jobs: tuple[StepJob, ...] = ()
+    jobs: tuple[NewJob, ...] = ()
     cancel: tuple[int, ...] = ()
     """Steps whose unfinished jobs are cancelled."""
     wake: bool = False

@@ -13,7 +13,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 from ..ids import JobId, Lease, WorkerId
 from ..retry import Backoff
 from ..suggest import renamed_value
+from .plan import Plan
 from .run import PARTIAL, PARTIAL_TYPE, Failure, Progress
+from .step import StepRef, StepValue
 
 OnConflict = Literal["return", "raise", "replace", "debounce"]
 
@@ -100,13 +102,13 @@ class Action(StrEnum):
 # The whole state machine: from each state, the states it can change to.
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.PENDING: frozenset({State.RUNNING, State.PAUSED, State.CANCELLED, State.EXPIRED}),
-    State.RUNNING: frozenset({State.PENDING, State.COMPLETED, State.DEAD, State.CANCELLED}),
+    State.RUNNING: frozenset({State.PENDING, State.WAITING, State.COMPLETED, State.DEAD, State.CANCELLED}),
     State.WAITING: frozenset({State.PENDING, State.PAUSED, State.CANCELLED}),
     State.PAUSED: frozenset({State.PENDING, State.CANCELLED}),
     State.COMPLETED: frozenset(),
-    State.DEAD: frozenset({State.PENDING}),
-    State.CANCELLED: frozenset({State.PENDING}),
-    State.EXPIRED: frozenset({State.PENDING}),
+    State.DEAD: frozenset({State.PENDING, State.WAITING}),
+    State.CANCELLED: frozenset({State.PENDING, State.WAITING}),
+    State.EXPIRED: frozenset({State.PENDING, State.WAITING}),
 }
 # The states in which an action is allowed. Cancelling a running job asks its worker to stop it; cancelling twice is no
 # error.
@@ -182,6 +184,12 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """Arguments.fingerprint of the task that made the payload. None if the caller did not have the task's code."""
     enqueued_by: str | None = None
     """The API key, token or person that enqueued the job, such as key:deploy. None if not known."""
+    step: StepRef | None = None
+    """The step of a flow that the job belongs to."""
+    refs: Mapping[str, StepValue] = {}
+    """Values that the worker puts into the payload before it decodes it, by JSON pointer."""
+    plan: Plan | None = None
+    """The job is a flow that was planned already: it is stored as waiting, and its steps begin."""
 
     @property
     def beside(self) -> bool:
@@ -217,6 +225,10 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     """Arguments.fingerprint of the task that made the payload. None if not known."""
     enqueued_by: str | None = None
     """The API key, token or person that enqueued the job. None if code did, or if not known."""
+    step: StepRef | None = None
+    """The step of a flow that the job belongs to."""
+    refs: Mapping[str, StepValue] = {}
+    """Values that the worker puts into the payload before it decodes it, by JSON pointer."""
     attempt: int = 0
     """Counted runs: a claim adds one; a snooze and a release take it back."""
     crashes: int = 0

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
-from typing import cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -21,8 +21,10 @@ from ..suggest import SuggestingMeta
 from ..survived_errors import SurvivedErrors
 from .circuit import Breaker
 from .job import Job, NewJob, State
+from .plan import Plan
 from .run import PARTIAL, PARTIAL_TYPE, Ending, Failure, Items, RunNotes, outcome_of
 from .skew import UndecodablePayload, judge_skew
+from .step import StepRef
 
 # Looking up an enum's member by name is slow on the hot path.
 _COMPLETED = State.COMPLETED
@@ -71,17 +73,42 @@ class Cancel(Directive):
         super().__init__(reason)
 
 
+class Skip(Directive):
+    """Ends the job as completed, without a result. A step of a flow then counts as skipped."""
+
+    def __init__(self, reason: str = "skipped by the task") -> None:
+        super().__init__(reason)
+
+
+class Finish(Directive):
+    """Ends the job as completed with this value. If it is a step, its flow ends so too: other steps are cancelled."""
+
+    def __init__(self, value: Any = None) -> None:
+        super().__init__("finished by a step")
+        self.value = value
+
+
+class Suspend(Directive):
+    """Lets the job wait for the steps of its flow: those of `plan`, or of the plan that is stored already."""
+
+    def __init__(self, plan: Plan | None = None) -> None:
+        super().__init__("waits for its steps")
+        self.plan = plan
+
+
 class Done(Struct, frozen=True, gc=False):
     """The task returned. `note` tells why its result could not be stored, or how many of its items failed."""
 
     result: str | None = None
     note: Failure | None = None
+    finish: bool = False
+    """The result is also that of the flow."""
 
     def partly(self, items: Items) -> Done:
         """The same end with a note of the failed items. run.PARTIAL_KIND depends on the note's first line."""
         first, note = f"{items.failed} of {items.total} items failed", self.note
         message = first if note is None else f"{first}\n{note.type}: {note.message}"
-        return Done(self.result, Failure(PARTIAL_TYPE, clean(message, MAX_MESSAGE_CHARACTERS)))
+        return Done(self.result, Failure(PARTIAL_TYPE, clean(message, MAX_MESSAGE_CHARACTERS)), self.finish)
 
 
 class Released(Struct, frozen=True):
@@ -136,6 +163,8 @@ class UnreadableAbroad(RemoteFailure):
         self.version = version
 
 
+StepEnding = Literal["skipped", "finish"]
+
 RunEnd = Done | Released | Stopped | Crashed | Poisoned | ProcessDied | UndecodablePayload | BaseException
 
 
@@ -185,6 +214,14 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """When the job became claimable."""
     schedule: str | None = None
     """The schedule this run counts for (None for backfills)."""
+    step: StepRef | None = None
+    """The step of a flow that the job belongs to."""
+    step_end: StepEnding | None = None
+    """What a completion means for the flow, if it is more than the step's result."""
+    plan: Plan | None = None
+    """The steps that a job in state WAITING waits for. None: those that are stored already."""
+    concludes: int | None = None
+    """The revision of the flow's row that the run has concluded."""
 
     @property
     def partial(self) -> bool:
@@ -201,7 +238,7 @@ def decide(
     account: RunNotes | None = None,
 ) -> Outcome:
     """The outcome of a run: the only place that turns the end of a run into a job's state."""
-    if type(ended) is Done and ended.note is None:  # hot: nearly all runs end this way
+    if type(ended) is Done and ended.note is None and not ended.finish:  # hot: nearly all runs end this way
         return Outcome(
             id=job.id,
             lease=job.lease or "",
@@ -216,6 +253,7 @@ def decide(
             started_at=job.started_at,
             due_at=job.due_at,
             schedule=job.counted_schedule,
+            step=job.step,
         )
 
     def outcome(
@@ -228,6 +266,8 @@ def decide(
         crash: bool = False,
         silent: bool = False,
         result: str | None = None,
+        step_end: StepEnding | None = None,
+        plan: Plan | None = None,
     ) -> Outcome:
         return Outcome(
             id=job.id,
@@ -248,11 +288,23 @@ def decide(
             started_at=job.started_at,
             due_at=job.due_at,
             schedule=job.counted_schedule,
+            step=job.step,
+            step_end=step_end,
+            plan=plan,
         )
 
     match ended:
-        case Done(result=result, note=note):
-            return outcome(State.COMPLETED, Ending.COMPLETED, note, result=result)
+        case Done(note=Failure(type="ResultLost") as note) if job.step is not None and job.step.needed:
+            return outcome(State.DEAD, Ending.FAILED, note)
+        case Done(result=result, note=note, finish=finish):
+            return outcome(
+                State.COMPLETED, Ending.COMPLETED, note, result=result, step_end="finish" if finish else None
+            )
+        case Skip():
+            note = Failure("Skipped", failure_of(ended, stack=False).message)
+            return outcome(State.COMPLETED, Ending.COMPLETED, note, step_end="skipped")
+        case Suspend(plan=plan):
+            return outcome(State.WAITING, Ending.SUSPENDED, refund=True, plan=plan)
         case Released():
             return outcome(State.PENDING, Ending.RELEASED, run_at=now, refund=True)
         case Snooze(delay=delay):

@@ -24,6 +24,8 @@ class Ending(StrEnum):
     DISCARDED = "discarded"
     CANCELLED = "cancelled"
     CRASHED = "crashed"
+    SUSPENDED = "suspended"
+    """The job waits for something, and runs again when that has happened."""
 
 
 # Endings that count as success and as failure of the task. The other endings count as neither.

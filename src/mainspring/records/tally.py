@@ -25,7 +25,7 @@ RETENTION: Mapping[Span, timedelta] = {
 MAX_ERROR_KINDS = 40
 OTHER_ERRORS = "(other errors)"
 _MAX_MICROS = 2**63
-NOT_COUNTED = frozenset({Ending.SNOOZED, Ending.RELEASED})
+NOT_COUNTED = frozenset({Ending.SNOOZED, Ending.RELEASED, Ending.SUSPENDED})
 
 
 class RunSums(Struct, omit_defaults=True):

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ..records.job import Shown
 from ..records.query import Filter
+from .flows import FlowStore
 from .jobs import JobStore, Topic
 from .life import Capabilities, Listening, StoreLife
 from .operators import OperatorStore
@@ -27,6 +28,7 @@ __all__ = [
     "CountingStore",
     "DocumentStore",
     "FeedStore",
+    "FlowStore",
     "JobStore",
     "LeaderStore",
     "Listening",

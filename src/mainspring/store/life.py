@@ -30,6 +30,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """It is a ScriptedStore."""
     no_scripts: str = ""
     """Why it is no ScriptedStore, as a message. It has a default."""
+    flows: bool = False
+    """It is a FlowStore: jobs may have steps."""
     counts: bool = False
     """It is a CountingStore."""
     in_process: bool = False
@@ -41,6 +43,11 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         """Raises BadInput if the store has no transactions. `what` names the feature that needs them."""
         if not self.transactions:
             raise BadInput(f"{self.store} has no transactions for {what}: use sqlite:///… or postgresql://…")
+
+    def require_flows(self) -> None:
+        """Raises BadInput if the store has no flows."""
+        if not self.flows:
+            raise BadInput(f"{self.store} has no flows yet: use sqlite:///…")
 
     def require_scripts(self) -> None:
         """Raises BadInput if the migrations of the store cannot be run by hand."""

@@ -10,13 +10,14 @@ from ...clock import Clock, SystemClock
 from ...errors import ShuttingDown
 from ...store import Capabilities
 from ..broadcast import Broadcast
+from ..rules.flows import settle_flows
 from .tables import MemoryTables
 
 
 class MemoryHandle:
     """One lock makes every verb atomic, in any thread or event loop."""
 
-    capabilities = Capabilities(store="the memory store", in_process=True)
+    capabilities = Capabilities(store="the memory store", in_process=True, flows=True)
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -33,6 +34,11 @@ class MemoryHandle:
         if self._closed:
             self._check()
         return self._lock
+
+    def _settle(self) -> None:
+        """Applies what a verb did to the jobs of flows. Called under the lock."""
+        for _ in settle_flows(self._tables):
+            raise AssertionError("memory has every value at hand")
 
     def _check(self) -> None:
         if self._closed:

@@ -26,6 +26,7 @@ class MemorySchedules(MemoryHandle):
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         with self._locked():
             fired = [fire_one(self._tables, firing, now) for firing in firings]
+            self._settle()
         self._new.wake_all()
         return fired
 

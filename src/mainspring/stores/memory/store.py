@@ -9,6 +9,7 @@ from ...records.finding import Finding
 from ...records.schema import Schema
 from ...store import Listening, Store, Topic
 from .feed import MemoryFeed
+from .flows import MemoryFlows
 from .jobs import MemoryJobs
 from .operators import MemoryOperators
 from .queries import MemoryQueries
@@ -16,7 +17,9 @@ from .retention import MemoryRetention
 from .schedules import MemorySchedules
 
 
-class MemoryStore(MemoryJobs, MemorySchedules, MemoryOperators, MemoryQueries, MemoryRetention, MemoryFeed):
+class MemoryStore(
+    MemoryJobs, MemoryFlows, MemorySchedules, MemoryOperators, MemoryQueries, MemoryRetention, MemoryFeed
+):
     """The executable specification of the contract."""
 
     async def open(self, *, migrate: bool = True) -> None:

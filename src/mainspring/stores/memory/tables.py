@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.circuit import Circuit
+from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
+from ...records.plan import Plan
 from ...records.run import Execution, LogLine
+from ...records.step import MAX_INDEX, MAX_POSITION
 from ...schedule.record import Schedule, Tick
+from ..rules.flow_changes import RETRIED_STATES, FlowChanges
+from ..rules.read_sets import Name
 from ..rules.workers import WorkerTable
+from .flow_table import FlowTable
 from .job_table import JobTable
 from .ledger import RunLedger
 from .schedule_table import MemoryScheduleTable
@@ -26,6 +33,8 @@ class MemoryTables:
         self.schedules = MemoryScheduleTable()
         self.ledger = RunLedger()
         self.workers = WorkerTable()
+        self.flows = FlowTable()
+        self.flow_changes = FlowChanges()
         # Jobs (None: a new one) and schedules as they were at the savepoint. None: there is no savepoint.
         self._undo: tuple[dict[JobId, Job | None], dict[str, Schedule]] | None = None
 
@@ -38,10 +47,14 @@ class MemoryTables:
         if self._undo is not None:
             self._undo[0].setdefault(job.id, self.jobs.job(job.id))
         self.jobs.put(job)
+        if job.step is not None:
+            self.flows.add_job(job.step, job.id)
 
     def drop_job(self, job: Job) -> None:
         self.jobs.drop(job)
         self.ledger.drop(job.id)
+        if job.step is not None:
+            self.flows.drop_job(job.step)
 
     def holder(self, job: NewJob | Job) -> tuple[str | None, Job | None]:
         return self.jobs.holder(job)
@@ -96,6 +109,37 @@ class MemoryTables:
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.ledger.count(outcomes)
+
+    # flows
+
+    def is_read(self, name: Name) -> bool:
+        return True
+
+    def flow(self, id: JobId) -> Flow | None:
+        return self.flows.rows.get(id)
+
+    def graph(self, id: JobId) -> Graph:
+        return self.flows.graphs[id]
+
+    def add_plan(self, id: JobId, plan: Plan) -> None:
+        self.flows.graphs[id] = Graph(plan)
+
+    def put_flow(self, flow: Flow) -> None:
+        self.flows.rows[flow.id] = flow
+
+    def drop_flow(self, id: JobId) -> None:
+        self.flows.drop(id)
+
+    def step_jobs(self, which: Name) -> list[Job]:
+        flow, _, first = which.name.partition(" ")
+        positions = (int(first), int(first) | MAX_INDEX) if first else (0, MAX_POSITION)
+        jobs = self.jobs.some(self.flows.jobs(flow, *positions))
+        match which.kind:
+            case "unfinished_steps":
+                return [job for job in jobs if not job.state.final][: MAX_CANCELLED_JOBS + 1]
+            case "failed_steps":
+                return [job for job in jobs if job.state in RETRIED_STATES][:MAX_RETRIED_JOBS]
+        return jobs[: MAX_CANCELLED_JOBS + 1]
 
     # all or nothing
 

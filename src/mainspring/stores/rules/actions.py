@@ -35,6 +35,12 @@ def update_of(updates: Updates | None, id: JobId) -> Update | None:
     return updates.get(id) if isinstance(updates, Mapping) else updates
 
 
+def moves_queue(updates: Updates | None, job: Job) -> bool:
+    """Whether the update gives the job another queue."""
+    update = update_of(updates, job.id)
+    return update is not None and update.queue is not UNSET and update.queue != job.queue
+
+
 def apply_action(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
     """The job after an action that its state allows (not for delete)."""
     update = update_of(updates, job.id)

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from ...ids import JobId
-from ...records.job import Action, Job
+from ...records.job import Action, Job, State
 from ...records.query import Refusal, Updates
-from .actions import apply_action, expire_if_due, refusal_of
+from .actions import apply_action, expire_if_due, moves_queue, refusal_of
+from .flows import retried_job, stop_flow
 from .job_ends import delete_job, write_job
 from .tables import Tables
 
@@ -24,23 +25,37 @@ def change(
     refused: dict[JobId, Refusal] = {}
     for job in jobs:
         current = expire_if_due(job, now)
-        refusal = _refusal(tables, action, current)
+        refusal = _refusal(tables, action, current, update)
         if refusal is not None:
             refused[job.id] = refusal
             continue
         if action is Action.DELETE:
             delete_job(tables, job, now)
+        elif action is Action.RETRY:
+            write_job(tables, job, retried_job(tables, current, now, update))
+        elif action is Action.CANCEL and job.state is State.WAITING and tables.flow(job.id) is not None:
+            write_job(tables, job, stop_flow(tables, job, now, reason))
         elif (changed := apply_action(action, current, now, reason, update)) is not job:
             write_job(tables, job, changed)
         done.append(job.id)
     return done, refused
 
 
-def _refusal(tables: Tables, action: Action, job: Job) -> Refusal | None:
+def _finished_flow(tables: Tables, id: JobId) -> Job | None:
+    """The flow's own job if it is final: then a retried step reopens it, and it takes its keys again."""
+    job = None if tables.flow(id) is None else tables.job(id)
+    return job if job is not None and job.state.final else None
+
+
+def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -> Refusal | None:
     if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
-        key, holder = tables.holder(job)
-        if holder is not None and holder.id != job.id:
-            return Refusal(job.state, key, holder.id)
+        flow = None if job.step is None else _finished_flow(tables, job.step.flow)
+        for one in (job, flow):
+            key, holder = (None, None) if one is None else tables.holder(one)
+            if one is not None and holder is not None and holder.id != one.id:
+                return Refusal(job.state, key, holder.id)
+    if action is Action.UPDATE and job.state is State.WAITING and moves_queue(update, job):
+        return Refusal(job.state, error="the queue of a job that waits for its steps stays as it is")
     return None

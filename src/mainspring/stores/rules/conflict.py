@@ -24,7 +24,7 @@ def to_job(new: NewJob, now: datetime) -> Job:
         payload=new.payload,
         queue=new.queue,
         priority=new.priority,
-        state=State.PENDING,
+        state=State.PENDING if new.plan is None else State.WAITING,
         run_at=now if new.run_at is None else new.run_at,
         created_at=now,
         expires_at=new.expires_at,
@@ -40,6 +40,8 @@ def to_job(new: NewJob, now: datetime) -> Job:
         detached=new.detached,
         fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
+        step=new.step,
+        refs=new.refs,
     )
 
 

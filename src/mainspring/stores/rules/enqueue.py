@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ...records.job import Enqueued, NewJob, State
 from .conflict import resolve_conflict, to_job
+from .flows import FLOW_STOPPED, may_add_item
 from .job_ends import write_job
 from .tables import Tables
 
@@ -24,6 +25,7 @@ def enqueue(tables: Tables, new_jobs: Sequence[NewJob], now: datetime) -> list[E
         answers.append(enqueue_one(tables, new, now))
         if answers[n].status == "refused":
             tables.roll_back()
+            tables.flow_changes.clear()
             return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(new_jobs)]
     if may_refuse:
         tables.release()
@@ -45,5 +47,14 @@ def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
             if changed is not holder:
                 write_job(tables, holder, changed)
             return Enqueued(holder.id, status, key)
-    write_job(tables, None, to_job(new, now))
+    job = to_job(new, now)
+    if new.step is not None:
+        if may_add_item(tables, new.step):
+            tables.flow_changes.note_made_item(new.step, now)
+        else:
+            job = replace(job, state=State.CANCELLED, finished_at=now, cancel_reason=FLOW_STOPPED)
+    if new.plan is not None:
+        change = tables.flow_changes.of(new.id, now)
+        change.suspended, change.plan, change.queue = True, new.plan, new.queue
+    write_job(tables, None, job)
     return Enqueued(new.id)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...records.job import State
 from ...records.outcome import Outcome
-from ...records.run import RunReport
+from ...records.run import Ending, RunReport
 from .circuit import next_circuit
 from .enqueue import enqueue
 from .job_ends import JobEnd, apply_transition, write_job
@@ -25,10 +25,23 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
         return False
     if outcome.silent and not tables.is_silent(job.worker or "", outcome.finished_at):
         return False
+    if outcome.concludes is not None and _has_changed(tables, outcome):
+        outcome = replace(
+            outcome, state=State.WAITING, ending=Ending.SUSPENDED, failure=None, result=None, then=(), task=""
+        )
     tables.add_execution(new_execution(job, outcome))
-    write_job(tables, job, apply_outcome(job, outcome))
+    write_job(tables, job, changed := apply_outcome(job, outcome), outcome.step_end)
+    if changed.state is State.WAITING:
+        change = tables.flow_changes.of(job.id, outcome.finished_at)
+        change.suspended, change.plan, change.queue = True, outcome.plan, job.queue
     _follow(tables, job.task, outcome)
     return True
+
+
+def _has_changed(tables: Tables, outcome: Outcome) -> bool:
+    """Whether the flow has changed since the run read it: a step was put back to work."""
+    flow = tables.flow(outcome.id)
+    return flow is not None and flow.revision != outcome.concludes
 
 
 def follow_completion(tables: Tables, outcome: Outcome) -> None:
@@ -36,6 +49,9 @@ def follow_completion(tables: Tables, outcome: Outcome) -> None:
     if outcome.schedule is not None:
         end = JobEnd(outcome.schedule, outcome.id, State.COMPLETED, outcome.finished_at, outcome.result)
         apply_transition(tables, end)
+    if outcome.step is not None:
+        changes = tables.flow_changes
+        changes.note_end_of(outcome.step, State.COMPLETED, outcome.finished_at, outcome.result, outcome.step_end)
     _follow(tables, outcome.task, outcome)
 
 

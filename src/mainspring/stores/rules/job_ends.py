@@ -1,6 +1,7 @@
 """Writes and deletes jobs, and applies their ends and revivals to their schedules. Every rule writes jobs with these.
 
-A store that writes the row of a job itself applies the transition of that job to its schedule with apply_transition().
+What happens to the job of a step is noted for its flow. A store that writes the row of a job itself applies the
+transition of that job to its schedule with apply_transition(), and notes the end of a step with FlowChanges.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from ...ids import JobId
 from ...records.job import Job, State
+from ...records.outcome import StepEnding
 from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
 from .tables import JobTables, ScheduleTables
 
@@ -35,17 +37,27 @@ class JobRevival(NamedTuple):
 JobTransition = JobEnd | JobRevival
 
 
-def write_job(tables: JobTables, old: Job | None, new: Job) -> None:
-    """Writes a job, and applies the change to its schedule. `old` is the stored job; None for a new one."""
-    if old is not None and (transition := transition_of(old, new)) is not None:
-        apply_transition(tables, transition)
+def write_job(tables: JobTables, old: Job | None, new: Job, step_end: StepEnding | None = None) -> None:
+    """Writes a job, and applies the change to its schedule and flow. `old` is the stored job; None for a new one."""
+    if old is not None:
+        if (transition := transition_of(old, new)) is not None:
+            apply_transition(tables, transition)
+        if old.step is not None and old.state.final != new.state.final:
+            if new.state.final:
+                tables.flow_changes.note_end(old.step, new, step_end)
+            else:
+                tables.flow_changes.note_revival(old.step, new.run_at)
     tables.put_job(new)
 
 
 def delete_job(tables: JobTables, job: Job, at: datetime) -> None:
-    """Deletes a job with its runs and log lines, and applies that to its schedule if the job was not final."""
-    if job.counted_schedule is not None and not job.state.final:
-        apply_transition(tables, JobEnd(job.counted_schedule, job.id, None, at))
+    """Deletes a job with its runs and log lines, and applies that to its schedule and flow if it was not final."""
+    if not job.state.final:
+        if job.counted_schedule is not None:
+            apply_transition(tables, JobEnd(job.counted_schedule, job.id, None, at))
+        if job.step is not None:
+            tables.flow_changes.note_end_of(job.step, State.CANCELLED, at)
+    tables.flow_changes.of(job.id, at).deleted = True
     tables.drop_job(job)
 
 

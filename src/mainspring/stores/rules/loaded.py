@@ -10,12 +10,16 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
+from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.circuit import Circuit
+from ...records.flow import Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
+from ...records.plan import Plan
 from ...records.run import Execution, LogLine
 from ...schedule.record import Schedule, Tick
+from .flow_changes import FlowChanges
 from .keys import keys_held_by, keys_of
 from .read_sets import Kind, Name
 
@@ -41,7 +45,12 @@ class ChangedJob(NamedTuple):
 class LoadedTables:
     """The values that were read (add_*), and the changes that a rule made on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, flows: bool = False) -> None:
+        """`flows`: whether the store has flows; if not, none is ever read."""
+        self._has_flows = flows
+        self._flows: dict[JobId, Flow | None] = {}
+        self._graphs: dict[JobId, Graph] = {}
+        self._step_jobs: dict[Name, Sequence[JobId]] = {}
         self._jobs: dict[JobId, Job | None] = {}
         self._holders: dict[str, JobId | None] = {}
         self._schedules: dict[str, Schedule | None] = {}
@@ -63,6 +72,8 @@ class LoadedTables:
         self._new_schedules: dict[str, Schedule] = {}
         self._new_circuits: dict[str, Circuit | None] = {}
         self._new_holders: dict[str, JobId | None] = {}
+        self._new_flows: dict[JobId, Flow | None] = {}
+        self.flow_changes = FlowChanges()
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
         # What the rule read, for a store that checks at the commit that it is unchanged.
         self.keys_read: set[str] = set()
@@ -74,6 +85,7 @@ class LoadedTables:
         self.executions: list[Execution] = []
         self.lines: list[tuple[JobId, LogLine]] = []
         self.counted: list[Outcome] = []
+        self.plans: list[tuple[JobId, Plan]] = []
 
     # loading
 
@@ -113,8 +125,23 @@ class LoadedTables:
     def add_runs(self, id: JobId, runs: Sequence[Execution]) -> None:
         self._runs[id] = runs
 
+    def add_flow(self, id: JobId, flow: Flow | None, graph: Graph | None = None) -> None:
+        self._flows[id] = flow
+        if graph is not None:
+            self._graphs[id] = graph
+
+    def add_step_jobs(self, name: Name, jobs: Sequence[Job]) -> None:
+        """Adds the jobs of a flow's steps."""
+        for job in jobs:
+            self._jobs.setdefault(job.id, job)
+        self._step_jobs[name] = [job.id for job in jobs]
+
     def is_read(self, name: Name) -> bool:
         kind, value = name
+        if kind == "flow":
+            return not self._has_flows or value in self._flows
+        if kind in ("unfinished_steps", "failed_steps", "all_steps"):
+            return name in self._step_jobs
         if (values := self._values_of.get(kind)) is not None:
             return value in values
         if kind in ("fired_schedule", "seen_schedule"):
@@ -244,6 +271,35 @@ class LoadedTables:
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.counted += outcomes
 
+    # flows
+
+    def flow(self, id: JobId) -> Flow | None:
+        if id in self._new_flows:
+            return self._new_flows[id]
+        if not self._has_flows:
+            return None
+        if id not in self._flows:
+            raise NotRead("flow", id)
+        return self._flows[id]
+
+    def graph(self, id: JobId) -> Graph:
+        return self._graphs[id]
+
+    def add_plan(self, id: JobId, plan: Plan) -> None:
+        self._graphs[id] = Graph(plan)
+        self.plans.append((id, plan))
+
+    def put_flow(self, flow: Flow) -> None:
+        self._set(self._new_flows, flow.id, flow)
+
+    def drop_flow(self, id: JobId) -> None:
+        self._set(self._new_flows, id, None)
+
+    def step_jobs(self, which: Name) -> list[Job]:
+        found = (self.job(id) for id in self._step_jobs[which])
+        jobs = [job for job in found if job is not None]
+        return [job for job in jobs if not job.state.final] if which.kind == "unfinished_steps" else jobs
+
     # all or nothing
 
     def _set(self, where: dict[Key, Value], key: Key, value: Value) -> None:
@@ -274,6 +330,10 @@ class LoadedTables:
 
     def changed_schedules(self) -> list[Schedule]:
         return list(self._new_schedules.values())
+
+    def changed_flows(self) -> dict[JobId, Flow | None]:
+        """The flows that were changed; None for one that was deleted."""
+        return {id: new for id, new in self._new_flows.items() if new is not self._flows.get(id)}
 
     def changed_circuits(self) -> dict[str, Circuit | None]:
         """The circuits by task that differ from those that were loaded; None for one that was deleted."""

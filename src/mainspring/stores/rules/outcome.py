@@ -14,7 +14,7 @@ def apply_outcome(job: Job, outcome: Outcome) -> Job:
     if job.unreadable:
         return set_aside(job)
     state = outcome.state
-    if state is State.PENDING and job.cancel_reason is not None:
+    if state in (State.PENDING, State.WAITING) and job.cancel_reason is not None:
         state = State.CANCELLED
     failure = outcome.failure
     if failure is None and state is not State.COMPLETED:
@@ -27,6 +27,7 @@ def apply_outcome(job: Job, outcome: Outcome) -> Job:
         result=outcome.result,
         failure=failure,
         run_at=outcome.run_at or job.run_at,
+        expires_at=None if state is State.WAITING else job.expires_at,
         finished_at=outcome.finished_at if state.final else None,
         attempt=job.attempt - outcome.refund,
         crashes=job.crashes + outcome.crash,

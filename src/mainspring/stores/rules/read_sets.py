@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 Kind = Literal[
     "job", "seen_job", "key", "schedule", "fired_schedule", "seen_schedule", "waiting", "worker", "circuits", "circuit",
-    "runs", "lines",
+    "runs", "lines", "flow", "unfinished_steps", "failed_steps", "all_steps",
 ]  # fmt: skip
 
 # Stages of a read set, at most: a job, its schedule, the names that wait on it, their schedules; one to spare.
@@ -33,7 +33,9 @@ class Name(NamedTuple):
 
     A `job` or `schedule` may be written; a `seen_job` or `seen_schedule` is only read. A `fired_schedule` is replaced:
     of it, and of a `seen_schedule`, the revision is enough. `waiting` are the schedules that wait on one; `circuits`
-    are all circuits, and `circuit` is one that the rule may write. Keys are named as in keys.py.
+    are all circuits, and `circuit` is one that the rule may write. Keys are named as in keys.py. A `flow` is a flow's
+    row with its plan. Of the jobs of its steps, `unfinished_steps` names a flow and the first position of one step,
+    `failed_steps` and `all_steps` name the flow.
     """
 
     kind: Kind
@@ -88,6 +90,8 @@ def of_new_jobs(jobs: Iterable[NewJob], known: KnownValues, now: datetime) -> It
     """An enqueue reads the ids and keys of new jobs and the holders of the keys, and ends holders that have expired."""
     for job in jobs:
         yield Name("seen_job", job.id)
+        if job.step is not None:
+            yield Name("flow", job.step.flow)
         if job.schedule is not None and not job.detached:
             yield Name("schedule", job.schedule)
         for key in keys_of(job):
@@ -112,6 +116,8 @@ def of_outcome(outcome: Outcome, known: KnownValues, repeated: bool) -> Iterator
     """`repeated`: the batch has another outcome for that job, so one of them may be a duplicate."""
     yield from of_job(outcome.id, known)
     yield from _of_own_schedule(outcome)
+    if outcome.concludes is not None:
+        yield Name("flow", outcome.id)
     job = known.known_job(outcome.id)
     if known.is_read(Name("job", outcome.id)):
         if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
@@ -175,7 +181,19 @@ def of_change(action: Action, id: JobId, known: KnownValues) -> Iterator[Name]:
     if job.counted_schedule is not None and not (action is Action.DELETE and job.state.final):
         yield Name("schedule", job.counted_schedule)
     if action is Action.RETRY:
-        for key in keys_of(job):
-            yield Name("key", key)
-            if (held := known.known_holder(key)) is not None:
-                yield Name("seen_job", held)
+        yield Name("flow", id)
+        yield from _of_keys(job, known)
+        if job.step is not None:  # its flow may be over, and is reopened with its keys
+            yield Name("flow", job.step.flow)
+            yield from of_job(job.step.flow, known)
+            if (flow := known.known_job(job.step.flow)) is not None:
+                yield from _of_keys(flow, known)
+    elif job.state is State.WAITING:
+        yield Name("flow", id)
+
+
+def _of_keys(job: Job, known: KnownValues) -> Iterator[Name]:
+    for key in keys_of(job):
+        yield Name("key", key)
+        if (held := known.known_holder(key)) is not None:
+            yield Name("seen_job", held)

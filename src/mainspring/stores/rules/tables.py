@@ -10,12 +10,17 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.circuit import Circuit
+from ...records.flow import Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
+from ...records.plan import Plan
 from ...records.run import Execution, LogLine
 from ...schedule.record import Schedule, Tick
+from .flow_changes import FlowChanges
+from .read_sets import Name
 
 
 class ScheduleTables(Protocol):
@@ -32,6 +37,9 @@ class ScheduleTables(Protocol):
 
 class JobTables(ScheduleTables, Protocol):
     """Jobs and schedules. Rules write jobs with job_ends.write_job() and delete_job(), which change schedules too."""
+
+    flow_changes: FlowChanges
+    """What the rules have done to the jobs of flows, for settle_flows()."""
 
     def job(self, id: JobId) -> Job | None: ...
 
@@ -76,6 +84,30 @@ class Tables(JobTables, Protocol):
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         """Adds accepted outcomes to the tallies."""
+
+    # flows
+
+    def is_read(self, name: Name) -> bool:
+        """Whether the value of this name can be read now. A store that has all values at hand says so of each."""
+        ...
+
+    def flow(self, id: JobId) -> Flow | None: ...
+
+    def graph(self, id: JobId) -> Graph:
+        """The graph of a flow that is stored."""
+        ...
+
+    def add_plan(self, id: JobId, plan: Plan) -> None:
+        """Stores the plan of a new flow."""
+
+    def put_flow(self, flow: Flow) -> None: ...
+
+    def drop_flow(self, id: JobId) -> None:
+        """Deletes the flow and its plan."""
+
+    def step_jobs(self, which: Name) -> Sequence[Job]:
+        """The jobs of a flow's steps that `unfinished_steps`, `failed_steps` or `all_steps` names."""
+        ...
 
     def savepoint(self) -> None:
         """Begins to record what roll_back() needs. There is one savepoint at a time."""

@@ -1,0 +1,128 @@
+"""The plan of a flow: its steps, what each of them needs, and what the flow returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from ..retry import Backoff
+
+# A plan with more steps is refused: work of that size is a map.
+MAX_STEPS = 10_000
+
+On = Literal["success", "failure", "end"]
+"""When a step runs: once all that it needs has succeeded, as soon as something has failed, or once all has ended."""
+
+
+# operands: where the value of an argument, of one side of a comparison or of the flow itself comes from
+
+
+class Input(Struct, frozen=True, array_like=True, tag="i"):
+    """A value that was known when the flow was planned: the n-th of the flow's inputs."""
+
+    n: int
+
+
+class ValueOf(Struct, frozen=True, array_like=True, tag="v"):
+    """The result of a step, or what stands at a path in it."""
+
+    step: int
+    path: tuple[str | int, ...] = ()
+
+
+class FirstOf(Struct, frozen=True, array_like=True, tag="f"):
+    """The first of these operands that has a value."""
+
+    operands: tuple[Operand, ...]
+
+
+class ListOf(Struct, frozen=True, array_like=True, tag="l"):
+    items: tuple[Operand, ...]
+
+
+class ObjectOf(Struct, frozen=True, array_like=True, tag="o"):
+    fields: Mapping[str, Operand]
+
+
+Operand = Input | ValueOf | FirstOf | ListOf | ObjectOf
+
+# conditions
+
+
+class Compare(Struct, frozen=True, array_like=True, tag="c"):
+    op: Literal["==", "!=", "<", "<=", ">", ">=", "in"]
+    left: Operand
+    right: Operand
+
+
+class IsTrue(Struct, frozen=True, array_like=True, tag="t"):
+    operand: Operand
+
+
+class Exists(Struct, frozen=True, array_like=True, tag="e"):
+    operand: Operand
+
+
+class Not(Struct, frozen=True, array_like=True, tag="n"):
+    condition: Condition
+
+
+class AllOf(Struct, frozen=True, array_like=True, tag="&"):
+    conditions: tuple[Condition, ...]
+
+
+class AnyOf(Struct, frozen=True, array_like=True, tag="|"):
+    conditions: tuple[Condition, ...]
+
+
+Condition = Compare | IsTrue | Exists | Not | AllOf | AnyOf
+
+
+class StepOptions(Struct, frozen=True, omit_defaults=True):
+    """The options of a step's jobs."""
+
+    queue: str = "default"
+    priority: int = 0
+    delay: float = 0.0
+    """Seconds from the release."""
+    expires: float | None = None
+    """Seconds after it is due."""
+    timeout: float | UnsetType | None = UNSET
+    max_retries: int | None = None
+    backoff: Backoff | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    fingerprint: str | None = None
+
+
+class PlannedStep(Struct, frozen=True, omit_defaults=True):
+    """One step of a plan. It needs only steps before it."""
+
+    name: str
+    task: str
+    args: Mapping[str, Operand] = {}
+    accepts_none: tuple[str, ...] = ()
+    """The arguments whose parameters accept None."""
+    after: tuple[int, ...] = ()
+    when: Condition | None = None
+    on: On = "success"
+    optional: bool = False
+    over: Operand | None = None
+    """The list whose items are a job each; None if the step is one job."""
+    item: str = ""
+    """The parameter that receives the item."""
+    failed_ratio: float = 0.0
+    """The share of a map's items that may be dead."""
+    options: StepOptions = StepOptions()
+
+
+class Plan(Struct, frozen=True, omit_defaults=True):
+    """The steps of a flow, each after those that it needs, and what the flow returns."""
+
+    steps: tuple[PlannedStep, ...]
+    inputs: tuple[str, ...] = ()
+    """The values that were known when the flow was planned, as JSON."""
+    result: Operand | None = None
+    fail_fast: bool = False

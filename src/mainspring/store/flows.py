@@ -1,0 +1,46 @@
+"""Flows in the store: their rows, their plans, and the jobs of their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from ..ids import JobId
+from ..records.flow import FlowWithPlan
+from ..records.job import Job
+
+
+class FlowStore(Protocol):
+    """Reading flows. A flow begins with `finish` or `enqueue`, and changes in whatever verb changes its jobs.
+
+    FL1. A job with a plan, of an outcome in state WAITING or of a NewJob, has a flow from then on: moves.start() of
+        that plan. A second plan for the same job is ignored.
+    FL2. What happens to the job of a step (StepRef) happens to its flow in the same transaction, whichever verb it is:
+        it becomes final, is deleted before that, or is put back to work. The flow becomes moves.end_steps() or
+        moves.revive() of itself, once for each such change.
+    FL3. The jobs of a move are stored in that transaction, due at their run_at or at once.
+    FL4. The unfinished jobs of the steps that a move cancels are cancelled in that transaction, at most
+        flow.MAX_CANCELLED_JOBS of them; a job of flow.CANCEL_STEPS, stored with them, cancels the others.
+    FL5. When a flow is over, its own job, which is waiting, is due at once.
+    FL6. An outcome that concludes a flow (`concludes`) is accepted with that row only: if the row has changed, the job
+        waits again.
+
+    FL7. A job that is enqueued with a StepRef is an item of that step, and is counted in the same transaction if it is
+        new. It is stored as cancelled if the flow makes no more items of that step.
+    FL8. Cancelling a waiting job that has a flow cancels the flow: moves.cancel(). The job has its cancel_reason, and
+        ends when it has concluded. A second cancel stops the remaining steps too.
+    FL9. Retrying a job whose flow is over puts the flow's dead and cancelled steps back to work, and the job waits. A
+        retried step whose flow is over reopens it in the same way; this is refused while another job holds the flow's
+        key.
+    FL10. Deleting a job deletes its flow, and the jobs of its steps: at most flow.MAX_CANCELLED_JOBS of them in that
+        transaction, the others by a job of flow.CANCEL_STEPS. Running ones are cancelled.
+    FL11. `prunable` returns no job of a step whose flow is stored.
+    """
+
+    async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
+        """FL12. The flows of these jobs with their plans, by id. A job that has none is left out."""
+        ...
+
+    async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
+        """FL13. The jobs of the flow's steps whose position is from `first` to `last`, by position, at most `limit`."""
+        ...

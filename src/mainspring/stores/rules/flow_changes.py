@@ -1,0 +1,88 @@
+"""What a verb does to flows, noted while it writes jobs, and applied at its end by settle_flows()."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+from ...ids import JobId
+from ...records.flow import StepEnd
+from ...records.job import Job, State
+from ...records.outcome import StepEnding
+from ...records.plan import Plan
+from ...records.step import StepRef
+
+# States of a step's job in which a retry of the flow puts it back to work.
+RETRIED_STATES = frozenset({State.DEAD, State.EXPIRED, State.CANCELLED})
+_END_STATES = {State.COMPLETED: "completed", State.DEAD: "dead", State.EXPIRED: "dead", State.CANCELLED: "cancelled"}
+
+
+class FlowChange:
+    """What a verb has done to one flow and to the jobs of its steps."""
+
+    __slots__ = ("at", "cancelled", "deleted", "ends", "made", "plan", "queue", "retried", "revived", "suspended")
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+        self.plan: Plan | None = None
+        """The plan of a flow that begins."""
+        self.queue = "default"
+        self.suspended = False
+        """The flow's own job waits now."""
+        self.made: Counter[int] = Counter()
+        """New items by step."""
+        self.ends: list[StepEnd] = []
+        self.revived: list[int] = []
+        """Positions of jobs that were put back to work."""
+        self.cancelled = self.retried = self.deleted = False
+        """An operator has cancelled, retried or deleted the flow's own job."""
+
+
+class FlowChanges:
+    """The changes of a verb, by flow."""
+
+    def __init__(self) -> None:
+        self._changes: dict[JobId, FlowChange] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._changes)
+
+    def of(self, id: JobId, at: datetime) -> FlowChange:
+        """The change of this flow, to which the caller adds."""
+        if (change := self._changes.get(id)) is None:
+            change = self._changes[id] = FlowChange(at)
+        change.at = max(change.at, at)
+        return change
+
+    def take(self) -> dict[JobId, FlowChange]:
+        """All changes so far; they are noted no longer."""
+        taken, self._changes = self._changes, {}
+        return taken
+
+    def clear(self) -> None:
+        self._changes = {}
+
+    # jobs of steps
+
+    def note_end(self, ref: StepRef, job: Job, ending: StepEnding | None = None) -> None:
+        """The job of a step has become final."""
+        self.note_end_of(ref, job.state, job.finished_at or job.run_at, job.result, ending)
+
+    def note_end_of(
+        self, ref: StepRef, state: State, at: datetime, result: str | None = None, ending: StepEnding | None = None
+    ) -> None:
+        end = StepEnd(
+            position=ref.position,
+            state=_END_STATES[state],  # type: ignore[arg-type]
+            result=result,
+            skipped=ending == "skipped",
+            finish=ending == "finish",
+        )
+        self.of(ref.flow, at).ends.append(end)
+
+    def note_revival(self, ref: StepRef, at: datetime) -> None:
+        """A final job of a step was put back to work."""
+        self.of(ref.flow, at).revived.append(ref.position)
+
+    def note_made_item(self, ref: StepRef, at: datetime) -> None:
+        self.of(ref.flow, at).made[ref.number] += 1

@@ -1,0 +1,215 @@
+"""The rules of flows: what happens to the jobs of steps changes their flow in the same transaction.
+
+A rule notes what it does to jobs (FlowChange), and settle_flows() applies that at the end of the verb. It yields the
+names of what it has to read next, so that a store reads them in any way it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from ...flow import moves
+from ...flow.graph import Graph
+from ...flow.row_edit import step_job_id
+from ...ids import JobId
+from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
+from ...records.job import Action, Job, NewJob, State
+from ...records.query import Updates
+from ...records.step import StepRef, position_of
+from .actions import apply_action
+from .conflict import to_job
+from .flow_changes import FlowChange
+from .job_ends import delete_job, write_job
+from .read_sets import Name
+from .tables import Tables
+
+FLOW_STOPPED = "its flow has stopped"
+_FLOW_DELETED = "its flow was deleted"
+
+
+def settle_flows(tables: Tables) -> Iterator[list[Name]]:
+    """Applies the changes that were noted. Yields names that have to be read before it goes on."""
+    while changes := tables.flow_changes.take():
+        yield from _read(tables, [Name("flow", id) for id in changes])
+        for id, change in changes.items():
+            yield from _settle(tables, id, change)
+
+
+def _read(tables: Tables, names: Sequence[Name]) -> Iterator[list[Name]]:
+    if missing := [name for name in names if not tables.is_read(name)]:
+        yield missing
+
+
+def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name]]:
+    if change.deleted:
+        yield from _delete(tables, id, change.at)
+        return
+    flow = tables.flow(id)
+    if flow is None and change.plan is not None:
+        tables.add_plan(id, change.plan)
+        move = moves.start(tables.graph(id), id, change.queue, change.at)
+        yield from _apply(tables, move, change.at)
+        flow = move.flow
+    if flow is None:
+        if change.suspended:
+            yield from _wake(tables, id, change.at)
+        return
+    graph = tables.graph(id)
+    for move in _moves(graph, flow, change):
+        yield from _apply(tables, move, change.at)
+        flow = move.flow
+    if change.retried:
+        yield from _retry(tables, graph, flow, change.at)
+    elif change.revived:
+        yield from _reopen(tables, id, change.at)
+    if change.suspended and flow.state == "over":
+        yield from _wake(tables, id, change.at)
+
+
+def _moves(graph: Graph, flow: Flow, change: FlowChange) -> Iterator[Move]:
+    """What the changes make of the flow, in order. The next one is made of the one before."""
+    if change.made:
+        move = moves.count_made(graph, flow, change.made, change.at)
+        flow = move.flow
+        yield move
+    if change.ends:
+        move = moves.end_steps(graph, flow, change.ends, change.at)
+        flow = move.flow
+        yield move
+    if change.revived:
+        refs = [StepRef(flow.id, position, flow.queue) for position in change.revived]
+        single = [ref.number for ref in refs if not ref.index]
+        items = [ref.number for ref in refs if ref.index]
+        move = moves.revive(graph, flow, single, items, [], change.at)
+        flow = move.flow
+        yield move
+    if change.cancelled and flow.state != "over":
+        yield moves.cancel(graph, flow, change.at)
+
+
+def _apply(tables: Tables, move: Move, at: datetime) -> Iterator[list[Name]]:
+    tables.put_flow(move.flow)
+    for new in move.jobs:
+        tables.put_job(to_job(new, at))
+        if new.plan is not None:
+            tables.flow_changes.of(new.id, at).plan = new.plan
+    if move.cancel:
+        yield from _cancel_steps(tables, move.flow, move.cancel, at)
+    if move.wake:
+        yield from _wake(tables, move.flow.id, at)
+
+
+def _cancel_steps(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime) -> Iterator[list[Name]]:
+    names = [f"{flow.id} {position_of(n, 0, flow.lives.get(n, 0))}" for n in steps]
+    yield from _read(tables, [Name("unfinished_steps", name) for name in names])
+    found = [job for name in names for job in tables.step_jobs(Name("unfinished_steps", name))]
+    for job in found[:MAX_CANCELLED_JOBS]:
+        yield from cancel_job(tables, job, at, FLOW_STOPPED)
+    if len(found) > MAX_CANCELLED_JOBS:
+        _add_cancel_job(tables, flow, steps, at)
+
+
+def _add_cancel_job(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime) -> None:
+    """Stores the job that cancels the steps' other jobs, or deletes them if the flow is gone."""
+    id = step_job_id(flow.id, -flow.revision, at)
+    payload = msgspec.json.encode({"flow": flow.id, "steps": list(steps)}).decode()
+    tables.put_job(to_job(NewJob(id=id, task=CANCEL_STEPS, payload=payload, queue=flow.queue), at))
+
+
+def cancel_job(tables: Tables, job: Job, at: datetime, reason: str) -> Iterator[list[Name]]:
+    """Cancels a job that is not final. One that has a flow waits until its steps have stopped."""
+    if job.state is State.WAITING:
+        yield from _read(tables, [Name("flow", job.id)])
+        if tables.flow(job.id) is not None:
+            tables.put_job(stop_flow(tables, job, at, reason))
+            return
+    if not job.state.final:
+        write_job(tables, job, apply_action(Action.CANCEL, job, at, reason))
+
+
+def stop_flow(tables: Tables, job: Job, at: datetime, reason: str) -> Job:
+    """The waiting job of a flow that is cancelled: it ends once its steps have stopped."""
+    tables.flow_changes.of(job.id, at).cancelled = True
+    return job if job.cancel_reason is not None else replace(job, cancel_reason=reason)
+
+
+def _wake(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
+    yield from _read(tables, [Name("job", id)])
+    job = tables.job(id)
+    if job is not None and job.state is State.WAITING:
+        tables.put_job(replace(job, state=State.PENDING, run_at=at))
+
+
+def retried_job(tables: Tables, job: Job, at: datetime, update: Updates | None = None) -> Job:
+    """The job put back to work. One that has a flow waits, and its flow's steps are put back to work."""
+    retried = apply_action(Action.RETRY, job, at, "", update)
+    if tables.flow(job.id) is None:
+        return retried
+    tables.flow_changes.of(job.id, at).retried = True
+    return replace(retried, state=State.WAITING)
+
+
+def _reopen(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
+    """Lets the flow's own job wait again, after one of its steps was put back to work."""
+    yield from _read(tables, [Name("job", id)])
+    job = tables.job(id)
+    if job is None or job.state in (State.WAITING, State.RUNNING):
+        return
+    if job.state.final:
+        write_job(tables, job, replace(apply_action(Action.RETRY, job, at, ""), state=State.WAITING))
+    else:
+        tables.put_job(replace(job, state=State.WAITING))
+
+
+def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[list[Name]]:
+    """Puts the dead and cancelled steps back to work. If there are none, the flow's own job is due at once."""
+    yield from _read(tables, [Name("failed_steps", flow.id)])
+    failed = [job for job in tables.step_jobs(Name("failed_steps", flow.id)) if _is_current(flow, job)]
+    yield from _read(tables, [Name("flow", job.id) for job in failed])
+    with_job = {job.step.number for job in failed if job.step is not None}
+    stopped = [n for n, status in enumerate(flow.statuses) if status in _STOPPED and n not in with_job]
+    if not failed and not stopped:
+        yield from _wake(tables, flow.id, at)
+        return
+    for job in failed:
+        tables.put_job(retried_job(tables, job, at))
+    refs = [job.step for job in failed if job.step is not None]
+    single, items = [ref.number for ref in refs if not ref.index], [ref.number for ref in refs if ref.index]
+    yield from _apply(tables, moves.revive(graph, flow, single, items, stopped, at), at)
+
+
+_STOPPED = (StepStatus.DEAD, StepStatus.CANCELLED)
+
+
+def _is_current(flow: Flow, job: Job) -> bool:
+    """Whether the job is that of the step's present life, and no other job has taken its place."""
+    return job.step is not None and job.step.life == flow.lives.get(job.step.number, 0)
+
+
+def _delete(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
+    """Deletes the flow and the jobs of its steps. Running ones are cancelled."""
+    flow = tables.flow(id)
+    if flow is None:
+        return
+    yield from _read(tables, [Name("all_steps", id)])
+    found = tables.step_jobs(Name("all_steps", id))
+    for job in found[:MAX_CANCELLED_JOBS]:
+        if job.state is State.RUNNING:
+            yield from cancel_job(tables, job, at, _FLOW_DELETED)
+        else:
+            delete_job(tables, job, at)
+    tables.drop_flow(id)
+    if len(found) > MAX_CANCELLED_JOBS:
+        _add_cancel_job(tables, flow, [], at)
+
+
+def may_add_item(tables: Tables, ref: StepRef) -> bool:
+    """Whether the flow still makes items of that step."""
+    flow = tables.flow(ref.flow)
+    if flow is None or flow.state not in ("open", "failing") or ref.life != flow.lives.get(ref.number, 0):
+        return False
+    return flow.statuses[ref.number] == StepStatus.RELEASED
