@@ -26,7 +26,8 @@ class MemoryRetention(MemoryDocuments, MemoryAudit):
             jobs, which = self._tables.jobs, Filter(states=(state.value,), tasks=(task,))
             found = jobs.page(which, EPOCH, len(jobs.ids()), None, False, "finished")
             old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]
-            return old[:limit]
+            flows = self._tables.flows.rows
+            return [job for job in old if job.step is None or job.step.flow not in flows][:limit]
 
     async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         with self._locked():
