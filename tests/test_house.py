@@ -28,8 +28,8 @@ TIERS: list[set[str]] = [
     {"errors", "bounds", "clock", "config", "counters", "failpoint", "histogram", "ids", "lazy", "mask", "retry"}
     | {"span", "suggest", "survived_errors", "actor", "url"},
     {"records", "trigger"},
-    {"codec", "sync", "task", "middleware", "executor"},
-    {"schedule", "flow"},
+    {"codec", "sync", "flow", "task", "middleware", "executor"},
+    {"schedule"},
     {"events", "store", "leader", "logs"},
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},
@@ -350,6 +350,7 @@ PUBLIC = [
     "AuditEntry",
     "AuditFilter",
     "Backoff",
+    "BadFlow",
     "BadInput",
     "BadPayload",
     "BadSetting",
@@ -391,6 +392,7 @@ PUBLIC = [
     "NotSigned",
     "Reason",
     "ResultTimeout",
+    "Results",
     "Retention",
     "Retry",
     "Schedule",
@@ -419,6 +421,11 @@ PUBLIC = [
     "at",
     "cron",
     "every",
+    "exists",
+    "first",
+    "in_",
+    "not_",
+    "signal",
 ]
 
 
@@ -551,6 +558,7 @@ MAY_SWALLOW = {
     "worker.report_buffer:_text": "a line that cannot be formatted: the line says so",
     "worker.report_buffer:add": "the worker's event loop is closed",
     "worker.report_buffer:log": "a log handler of this process that raises: the line is stored with the job",
+    "task.results:_running_loop": "no event loop runs here",
     "testing.clock:_running_loop": "no event loop runs here",
     "testing.expectation:_defaults": "a default that cannot be sent is never expected",
     "trigger.zone:zone_of": "a name that is not a time zone here: it is refused below",

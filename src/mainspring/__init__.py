@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from .errors import (
     ApiKeyExists,
     ApiKeyNotFound,
+    BadFlow,
     BadInput,
     BadPayload,
     BadSetting,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .actor import act_as
     from .app import Mainspring
     from .clock import Clock, SystemClock
+    from .flow.values import exists, first, in_, not_, signal
     from .health import Health
     from .insight.stats import Stats
     from .insight.why import Reason
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from .task.dead_letter import DeadLetter
     from .task.dedup_key import Key
     from .task.handle import Handle
+    from .task.results import Results
     from .task.retention import Retention
     from .task.task import Task
     from .trigger import Trigger, Window, at, cron, every
@@ -73,6 +76,7 @@ else:
             "actor": ["act_as"],
             "app": ["Mainspring"],
             "clock": ["Clock", "SystemClock"],
+            "flow.values": ["exists", "first", "in_", "not_", "signal"],
             "health": ["Health"],
             "insight.stats": ["Stats"],
             "insight.why": ["Reason"],
@@ -91,6 +95,7 @@ else:
             "task.dead_letter": ["DeadLetter"],
             "task.dedup_key": ["Key"],
             "task.handle": ["Handle"],
+            "task.results": ["Results"],
             "task.retention": ["Retention"],
             "task.task": ["Task"],
             "trigger": ["Trigger", "Window", "at", "cron", "every"],
@@ -107,6 +112,7 @@ __all__ = [
     "AuditEntry",
     "AuditFilter",
     "Backoff",
+    "BadFlow",
     "BadInput",
     "BadPayload",
     "BadSetting",
@@ -148,6 +154,7 @@ __all__ = [
     "NotSigned",
     "Reason",
     "ResultTimeout",
+    "Results",
     "Retention",
     "Retry",
     "Schedule",
@@ -176,4 +183,9 @@ __all__ = [
     "at",
     "cron",
     "every",
+    "exists",
+    "first",
+    "in_",
+    "not_",
+    "signal",
 ]

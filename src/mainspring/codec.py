@@ -48,6 +48,8 @@ def _enc_hook(value: Any) -> Any:
 def _dec_hook(wanted: Any, value: Any) -> Any:
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
+    if (refusal := getattr(wanted, "_refusal", None)) is not None:
+        raise TypeError(refusal)
     raise TypeError(f"cannot make a {getattr(wanted, '__name__', wanted)} from JSON")
 
 
@@ -123,9 +125,16 @@ def decode_or_text(text: str) -> Any:
 class Arguments:
     """Encodes and decodes the arguments of one function, as a JSON object by parameter name."""
 
-    def __init__(self, fn: Callable[..., Any], task: str, context: type) -> None:
+    def __init__(self, fn: Callable[..., Any], task: str, context: type, results: type | None = None) -> None:
+        """`context` and `results` are the types of parameters that are not made from JSON alone."""
         self.task = task
         self.context: str | None = None
+        self.types: dict[str, Any] = {}
+        """The types of the parameters by name; of *args as that of a list."""
+        self.required: list[str] = []
+        self.item_types: dict[str, Any] = {}
+        """The parameters that read the results of a map, with the types of these."""
+        self._results = results
         self._names: list[str] = []
         self._first: list[str] = []  # positional only
         self._positional: list[str] = []
@@ -149,24 +158,38 @@ class Arguments:
                 raise BadTask(f"task {task!r}: annotate {parameter.name!r} as Context, and nothing else")
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 self._rest = f"*{parameter.name}"
+                self.types[self._rest] = list[hint]  # type: ignore[valid-type]
                 fields.append((self._rest, list[hint], UNSET))  # type: ignore[valid-type]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = dict[str, hint]  # type: ignore[valid-type]
             else:
                 self._names.append(parameter.name)
+                self.types[parameter.name] = hint
                 if parameter.kind is parameter.POSITIONAL_ONLY:
                     self._first.append(parameter.name)
                 if parameter.kind is not parameter.KEYWORD_ONLY:
                     self._positional.append(parameter.name)
                 default = () if parameter.default is parameter.empty else (UNSET,)
+                self.required += [] if default else [parameter.name]
+                if self._reads_results(parameter.name, hint):
+                    hint, default = hint | None, (UNSET,)
                 fields.append((parameter.name, hint, *default))
         self._declared = [parameter for name, parameter in declared.items() if name != self.context]
-        self._required = any(len(field) == 2 for field in fields)
         self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self._rest or self._extra)
         # Fields have neutral names, since a parameter's name may not be valid for a Struct's field.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
         self._parameters = [(name, self._fields[name]) for name in self._names]
         self._decoder = self._make_decoder([(self._fields[name], *rest) for name, *rest in fields])
+
+    def _reads_results(self, name: str, hint: Any) -> bool:
+        """Whether the parameter reads the results of a map: it is annotated `Results[T]`, or that and None."""
+        found = [one for one in (hint, *typing.get_args(hint)) if self._results in (one, typing.get_origin(one))]
+        if self._results is None or not found:
+            return False
+        if hint is not found[0] and set(typing.get_args(hint)) != {found[0], type(None)}:
+            raise BadTask(f"task {self.task!r}: annotate {name!r} as Results[…], and nothing else but None")
+        (self.item_types[name],) = typing.get_args(found[0]) or (Any,)
+        return True
 
     def _make_decoder(self, fields: list[Any]) -> Callable[[str], Struct]:
         try:
@@ -182,6 +205,11 @@ class Arguments:
             return msgspec.json.Decoder(shape, dec_hook=_dec_hook).decode
         except (TypeError, ValueError) as bad:
             raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
+
+    @property
+    def positional(self) -> list[str]:
+        """The parameters that take positional arguments, in order."""
+        return self._positional
 
     @property
     def parameters(self) -> str:
@@ -216,11 +244,11 @@ class Arguments:
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
         """The payload of a call. Raises BadPayload if the function would not accept it."""
-        if not args and not kwargs and not self._required:
+        if not args and not kwargs and not self.required:
             return "{}"
         payload = encode_call(self.task, self.bind(args, kwargs), limit)
         try:
-            self._decoder(payload) if self._extra is None else self.decode(payload)
+            self._decoder(payload) if self._extra is None and not self.item_types else self.decode(payload)
         except RecursionError:
             raise BadPayload(f"arguments of task {self.task!r} are nested too deeply: flatten them") from None
         except Exception as bad:
@@ -255,14 +283,17 @@ class Arguments:
             values[name] = value
         return values
 
-    def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and keyword arguments to call the function with."""
+    def decode(self, payload: str, results: Mapping[str, Any] = {}) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments to call the function with. `results` has the results of maps by
+        parameter."""
         if payload == "{}" and not self._names:
             return [], {}
         shape = self._decoder(payload)
         if self._by_name:  # hot: every parameter has a value, which is passed by name
             return [], {name: getattr(shape, field) for name, field in self._parameters}
         values = {name: value for name, field in self._parameters if (value := getattr(shape, field)) is not UNSET}
+        if self.item_types:
+            self._put_results(values, results)
         rest = UNSET if self._rest is None else getattr(shape, self._fields[self._rest])
         first = self._first if rest is UNSET else self._positional
         args = [values.pop(name) for name in first if name in values]
@@ -271,6 +302,13 @@ class Arguments:
         if self._extra is not None:
             values |= self._decode_extra(payload)
         return args, values
+
+    def _put_results(self, values: dict[str, Any], results: Mapping[str, Any]) -> None:
+        for name in self.item_types:
+            if name in results:
+                values[name] = results[name]
+            elif type(None) not in typing.get_args(self.types[name]) if name in values else name in self.required:
+                raise BadPayload(f"argument {name!r}: {getattr(self._results, '_refusal', '')}")
 
     def _decode_extra(self, payload: str) -> dict[str, Any]:
         known = msgspec.json.decode(payload)
@@ -324,11 +362,20 @@ def _reason(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:1000]
 
 
-class Results:
+class ResultCodec:
     """Decodes the results of one function."""
 
     def __init__(self, fn: Callable[..., Any] | None, task: str) -> None:
-        hint = Any if fn is None else _hints(fn, task).get("return", Any)
+        self._take(Any if fn is None else _hints(fn, task).get("return", Any))
+
+    @classmethod
+    def of_type(cls, hint: Any) -> ResultCodec:
+        codec = cls.__new__(cls)
+        codec._take(hint)
+        return codec
+
+    def _take(self, hint: Any) -> None:
+        self.type = hint
         try:
             self._decode = msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
         except (TypeError, ValueError):

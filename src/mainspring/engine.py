@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from . import control
 from .clock import StoreClock
-from .codec import Results, encode_call
+from .codec import ResultCodec, encode_call
 from .config import Fire, Settings
 from .control.facades import Facades
 from .errors import BadInput, JobExists, ShuttingDown, UnknownTask
@@ -248,7 +248,7 @@ class Engine(Facades):
     def handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
         return Handle(self, enqueued, self._results(task))
 
-    def _results(self, task: str) -> Results:
+    def _results(self, task: str) -> ResultCodec:
         known = self.tasks.get(task)
         return UNKNOWN_RESULTS if known is None else known.results
 

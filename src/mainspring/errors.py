@@ -5,6 +5,7 @@ MainspringError
 │   ├── BadSetting              invalid setting, option or store URL
 │   ├── BadTask                 the function cannot be a task
 │   ├── BadPayload              arguments cannot be encoded or decoded
+│   ├── BadFlow                 the plan of a flow is invalid
 │   └── WorkerNotFound          no live worker has this id
 ├── UnknownTask (LookupError)   no task of this name is registered here
 ├── JobNotFound (LookupError)   the store has no job of this id
@@ -56,6 +57,10 @@ class BadTask(BadInput):
 
 class BadPayload(BadInput):
     """Arguments cannot be encoded, or a stored payload cannot be decoded."""
+
+
+class BadFlow(BadInput):
+    """The plan of a flow is invalid, or its function looks at a value that is not known while it is planned."""
 
 
 class WorkerNotFound(BadInput):

@@ -15,6 +15,7 @@ from .suggest import did_you_mean
 from .task.context import Context
 from .task.options import (
     CheckedOptions,
+    FlowOptions,
     StubOptions,
     TaskOptions,
     check_name,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Async = Coroutine[Any, Any, R]
+Kind = Literal["task", "stub", "flow"]
+_OPTIONS: Mapping[Kind, type] = {"task": TaskOptions, "stub": StubOptions, "flow": FlowOptions}
 
 
 class Registry:
@@ -65,20 +68,20 @@ class Registry:
         options: Mapping[str, Any] = {},
         middleware: Sequence[Middleware] = (),
         *,
-        stub: bool = False,
+        kind: Kind = "task",
     ) -> Task[Any, Any]:
         if not callable(fn):
-            raise BadTask(f"@app.task takes a function, got {fn!r}; options go by name: @app.task(queue=…)")
+            raise BadTask(f"@app.{kind} takes a function, got {fn!r}; options go by name: @app.{kind}(queue=…)")
         title = str(name or getattr(fn, "__name__", ""))
         self._check_task_name(title)
-        given = _checked_task_options(title, options, stub)
+        given = _checked_task_options(title, options, kind)
         layers = middleware if isinstance(middleware, Sequence) else (middleware,)
         if not all(is_async(layer) for layer in layers):
             raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
         if (handler := given.get("on_failure")) is not None:
             self._check_handler(handler, title)
         checked = check_one_key(CheckedOptions(**given), title)
-        self.tasks[title] = task = self.new_task(title, fn, checked, middleware, stub)
+        self.tasks[title] = task = self.new_task(title, fn, checked, middleware, kind)
         return task
 
     def new_task(
@@ -87,10 +90,10 @@ class Registry:
         fn: Callable[..., Any],
         options: CheckedOptions,
         middleware: Sequence[Middleware] = (),
-        stub: bool = False,
+        kind: Kind = "task",
     ) -> Task[Any, Any]:
         """A task of the app that is not registered, such as the internal ones."""
-        return Task(self._app, name, fn, options, middleware, stub)
+        return Task(self._app, name, fn, options, middleware, kind == "stub", kind == "flow")
 
     def _check_task_name(self, title: str) -> None:
         if not title or title == "<lambda>":
@@ -144,6 +147,8 @@ class Registry:
             raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
         if isinstance(task, Task) and task.app is not self._app:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
+        if isinstance(task, Task):
+            task.refuse_step_options(f"schedule {name!r} makes jobs of their own")
         if isinstance(task, str):
             raise BadInput(f"schedule {name!r} takes the task itself, not its name, {task!r}; or an @app.stub")
         self.schedules[name] = declare(name, trigger, task, options, self._app.settings.payload_limit)
@@ -161,18 +166,22 @@ class Registry:
         return task
 
 
-def _checked_task_options(title: str, options: Mapping[str, Any], stub: bool) -> dict[str, Any]:
-    known = set(StubOptions.__annotations__ if stub else TaskOptions.__annotations__)
+def _checked_task_options(title: str, options: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    known = set(_OPTIONS[kind].__annotations__)
     for key in options:
         if key not in known:
             if key in CheckedOptions.__struct_fields__:
-                raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
-            way = did_you_mean(key, known | {"name"} | (set() if stub else {"middleware"}))
-            raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}; {way}")
+                raise BadTask(f"{_noun(kind)} {title!r}: option {key} does not belong on a {kind}")
+            way = did_you_mean(key, known | {"name"} | ({"middleware"} if kind == "task" else set()))
+            raise BadTask(f"{_noun(kind)} {title!r}: unexpected keyword argument {key!r}; {way}")
     given = checked_options({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
-    if stub:
+    if kind == "stub":
         check_portable(given, title)
     return given
+
+
+def _noun(kind: Kind) -> str:
+    return "flow" if kind == "flow" else "task"
 
 
 class Decorator(Protocol):
@@ -185,6 +194,12 @@ class Decorator(Protocol):
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
     @overload
+    def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
+
+
+class FlowDecorator(Protocol):
+    """Makes a flow of a plain function."""
+
     def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
 
 
@@ -255,7 +270,22 @@ class Declarations:
         """A task whose code is in another process. The function's name and signature are used; its body never runs."""
 
         def register(fn: Callable[..., Any]) -> Task[Any, Any]:
-            return self._registry.add_task(fn, name, options, stub=True)
+            return self._registry.add_task(fn, name, options, kind="stub")
+
+        return register if fn is None else register(fn)
+
+    @overload
+    def flow(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def flow(self, fn: None = None, /, *, name: str | None = None, **options: Unpack[FlowOptions]) -> FlowDecorator: ...
+    def flow(self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Registers a plain function as a flow: a task that makes steps, which are jobs, and ends when they have ended.
+
+        The function runs once for each job of the flow, with its real arguments. What steps return is not known then.
+        """
+
+        def register(fn: Callable[..., Any]) -> Task[Any, Any]:
+            return self._registry.add_task(fn, name, options, kind="flow")
 
         return register if fn is None else register(fn)
 

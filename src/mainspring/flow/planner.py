@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..codec import encode
-from ..errors import BadInput
+from ..errors import BadFlow
 from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
 from .graph import Graph, values_of
 from .renumber import renumbered
 
 if TYPE_CHECKING:
+    from ..task.task import Task
     from .values import Value
 
 # All values of a plan that are known when it is made.
 MAX_INPUT_BYTES = 1 << 20
-
-
-class BadFlow(BadInput):
-    """The plan of a flow is invalid, or its function looks at a value that is not known while it is planned."""
 
 
 class StepCall(Struct, frozen=True, kw_only=True):
@@ -53,6 +50,8 @@ class Planner:
     def __init__(self) -> None:
         self._steps: list[PlannedStep] = []
         self._names: dict[str, int] = {}
+        self._last_numbers: dict[str, int] = {}
+        """Of the steps that are named after their task."""
         self._inputs: dict[str, int] = {}
         self._bytes = 0
 
@@ -102,6 +101,8 @@ class Planner:
         )
         self._steps.append(step)
         self._names[name] = n = len(self._steps) - 1
+        if call.step is None:
+            self._last_numbers[call.task] = self._numbered(call.task)[1] - 1
         return Value(self, ValueOf(n), name)
 
     def _name(self, call: StepCall) -> str:
@@ -110,16 +111,25 @@ class Planner:
             if call.step in self._names:
                 raise BadFlow(f"two steps are named {call.step!r}: give one of them another name with using(step=…)")
             return call.step
-        name, n = call.task, 1
-        while name in self._names:
+        return self._numbered(call.task)[0]
+
+    def next_name(self, task: Task[Any, Any]) -> str:
+        """The name that the task's next step will have."""
+        given = task.step_options
+        return self._numbered(task.name)[0] if given is None or given.step is None else given.step
+
+    def _numbered(self, task: str) -> tuple[str, int]:
+        n = self._last_numbers.get(task, 0) + 1
+        while (name := task if n == 1 else f"{task}-{n}") in self._names:
             n += 1
-            name = f"{call.task}-{n}"
-        return name
+        return name, n
 
     def _step_of(self, given: Any, name: str) -> int:
         from .values import Value
 
         if isinstance(given, Value) and isinstance(given._operand, ValueOf):
+            if given._planner is not self:
+                raise BadFlow(f"step {name!r}: after= has {given!r}, a value of another flow")
             return given._operand.step
         raise BadFlow(f"step {name!r}: after= takes values of other steps, got {given!r:.80}")
 

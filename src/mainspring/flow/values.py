@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..errors import BadFlow
 from ..records.plan import (
     AllOf,
     AnyOf,
@@ -18,7 +19,7 @@ from ..records.plan import (
     Operand,
     ValueOf,
 )
-from .planner import BadFlow, Planner
+from .planner import Planner
 
 
 class Unknown:
@@ -167,6 +168,11 @@ def first(*values: Any) -> Any:
         raise BadFlow("first() takes two or more values of steps")
     planner = values[0]._planner
     return Value(planner, FirstOf(tuple(value._operand for value in values)), f"first({', '.join(map(repr, values))})")
+
+
+def signal(name: str, type: Any = Any, /, **options: Any) -> Any:
+    """A value that comes from outside of the flow."""
+    raise BadFlow(f"signal({name!r}) is not there yet: it comes with durable steps")
 
 
 def operand_of(planner: Planner, given: Any) -> Operand | None:

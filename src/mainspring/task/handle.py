@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..codec import Results
+from ..codec import ResultCodec
 from ..errors import JobCancelled, JobDead, JobExpired, JobNotFound, JobUnfinished, ResultTimeout
 from ..ids import JobId
 from ..records.job import Enqueued, Job
@@ -19,7 +19,7 @@ R = TypeVar("R")
 # The wait for a result without a timeout is repeated after this time.
 MAX_WAIT_SECONDS = 3600.0
 # Of a task whose code is elsewhere.
-UNKNOWN_RESULTS = Results(None, "")
+UNKNOWN_RESULTS = ResultCodec(None, "")
 
 
 class Handle(Generic[R]):
@@ -27,7 +27,7 @@ class Handle(Generic[R]):
 
     __slots__ = ("_engine", "_results", "id", "status")
 
-    def __init__(self, engine: Engine, enqueued: Enqueued, results: Results = UNKNOWN_RESULTS) -> None:
+    def __init__(self, engine: Engine, enqueued: Enqueued, results: ResultCodec = UNKNOWN_RESULTS) -> None:
         self._engine = engine
         self._results = results
         self.id: JobId = enqueued.id

@@ -1,0 +1,59 @@
+"""Steps: calls of tasks inside a flow, bound to the parameters of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from ..errors import BadFlow, BadInput
+from .planner import Planner, StepCall, current_planner
+
+if TYPE_CHECKING:
+    from ..task.task import Task
+    from .values import Value
+
+
+def add_step(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+    """Adds task.step(*args, **kwargs) to the flow that is being planned."""
+    planner = current_planner(f"{task.name}.step()")
+    with naming(planner.next_name(task)):
+        return add_call(planner, task, task.arguments.bind(tuple(args), kwargs))
+
+
+def add_map(task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+    """Adds task.map(items, *args, **kwargs) to the flow that is being planned."""
+    planner = current_planner(f"{task.name}.map()")
+    with naming(planner.next_name(task)):
+        item = _item_parameter(task)
+        arguments = task.arguments.bind((None, *args), kwargs)
+        del arguments[item]
+        return add_call(planner, task, arguments, items, item)
+
+
+def add_call(
+    planner: Planner, task: Task[Any, Any], arguments: Mapping[str, Any], over: Any = None, item: str = ""
+) -> Value:
+    """Adds a step with these arguments by parameter; one that maps over a list if `item` names a parameter."""
+    only = {} if task.step_options is None else asdict(task.step_options)
+    call = StepCall(task=task.name, arguments=arguments, over=over, item=item, options=task.planned_options(), **only)
+    return planner.add(call)
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """What is wrong inside the block is reported as a BadFlow that names the step."""
+    try:
+        yield
+    except BadInput as bad:
+        text = str(bad)
+        raise BadFlow(text if repr(name) in text else f"step {name!r}: {text}") from None
+
+
+def _item_parameter(task: Task[Any, Any]) -> str:
+    positional = task.arguments.positional
+    if not positional:
+        raise BadFlow(f"task {task.name!r} has no parameter for an item: .map() passes each item as the first argument")
+    return positional[0]
