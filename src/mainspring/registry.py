@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .records.outcome import Outcome
     from .schedule.options import DeclaredSchedule, ScheduleOptions
     from .task.dead_letter import DeadLetter
+    from .task.flow_failure import FlowEnd
     from .trigger import Cron, Trigger
     from .worker.pruner import Archive
 
@@ -123,7 +124,7 @@ class Registry:
             raise
         return task
 
-    def with_dead_letter_jobs(self, job: Job, outcome: Outcome) -> Outcome:
+    def with_dead_letter_jobs(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None = None) -> Outcome:
         """The outcome of a job that dies, with jobs for the dead-letter handlers of its task and of the app."""
         task = self.tasks.get(job.task)
         handlers = (task.options.on_failure if task else None, self.dead_letter_handler)
@@ -131,7 +132,7 @@ class Registry:
             return outcome
         from .task.dead_letter import with_dead_letter_jobs
 
-        return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None])
+        return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None], flow_end)
 
     def set_archive_hook(self, hook: Archive) -> None:
         if not callable(hook):

@@ -22,6 +22,7 @@ from ..suggest import renamed_value
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome
+    from .flow_failure import FlowEnd
 
 # Characters of a log line, or of a note on progress.
 MAX_LINE_CHARACTERS = 4096
@@ -97,6 +98,7 @@ class Context:
         "commitment",
         "deadline",
         "failed_ratio",
+        "flow_end",
         "interrupt",
         "job",
         "timeout",
@@ -129,6 +131,8 @@ class Context:
         """The share of the task's items that may fail."""
         self.usage: Usage | None = None
         self.commitment: Commit | None = None
+        self.flow_end: FlowEnd | None = None
+        """The end of the flow that the run concludes."""
         self._reporting = reporting
         self._reports: Reports | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from ..records.outcome import Outcome
 from ..records.run import Failure
 from ..survived_errors import count_error
 from .task import Task
+
+if TYPE_CHECKING:
+    from .flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
 # Characters of the error message in a dead letter that is too long with the whole message.
@@ -43,6 +46,10 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
 
+    def without_steps(self) -> DeadLetter:
+        """The letter with less of what a flow adds to it, if it is too long."""
+        return self
+
 
 def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
     return DeadLetter(
@@ -60,11 +67,18 @@ def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
     )
 
 
-def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
-    """The outcome, with a job for each handler if the job is dead. An error of a handler changes nothing else."""
+def with_dead_letter_jobs(
+    job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]], flow_end: FlowEnd | None = None
+) -> Outcome:
+    """The outcome, with a job for each handler if the job is dead. An error of a handler changes nothing else.
+
+    `flow_end` has the dead steps, if the job is a flow's.
+    """
     if outcome.state is not State.DEAD or not handlers or METADATA_KEY in job.metadata:
         return outcome
     letter, jobs = dead_letter_of(job, outcome), []
+    if flow_end is not None:
+        letter = flow_end.failure_of(letter)
     for handler in dict.fromkeys(handlers):
         try:
             jobs.append(_handler_job(handler, letter))
@@ -83,7 +97,7 @@ def _handler_job(handler: Task[Any, Any], letter: DeadLetter) -> NewJob:
 
         short = Failure(letter.failure.type, mask_to_cut(letter.failure.message)[:MAX_MESSAGE_CHARACTERS])
         left_out = "(left out: too long for a letter; see the job)"
-        job = handler.job(replace(letter, arguments=left_out, metadata={}, failure=short))
+        job = handler.job(replace(letter.without_steps(), arguments=left_out, metadata={}, failure=short))
     return replace(job, metadata={**job.metadata, METADATA_KEY: letter.job_id})
 
 

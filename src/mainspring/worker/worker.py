@@ -32,6 +32,8 @@ from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
+from .flow_reads import FlowReads
+from .flow_runs import FlowRuns
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
 from .recycle import RecyclePolicy, resident_bytes
@@ -47,6 +49,7 @@ from .watchdog import Watchdog, log_end, unwrapped
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..task.context import Context
+    from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, per slot, above which the worker stops claiming.
@@ -88,8 +91,11 @@ class Worker:
         self._scheduler = engine.scheduler(settings.fire)
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
+        reads = FlowReads(lambda: self._store, lambda: self._retry)
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings)
+        self._runner = runner = Runner.of(
+            tasks, engine.registry.middleware, clock, buffer, settings, FlowRuns(reads, settings.result_limit)
+        )
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
@@ -374,7 +380,9 @@ class Worker:
         elif run.lost:
             self._bus.emit(JobLost(at=now, job=job))
         else:
-            outcome = self._judge.outcome(job, ended, now, ctx.account if ctx is not None else None)
+            outcome = self._judge.outcome(
+                job, ended, now, None if ctx is None else ctx.account, None if ctx is None else ctx.flow_end
+            )
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._claim_trigger.note_postponed(outcome.run_at)
             self._completer.add(run, outcome)
@@ -427,11 +435,11 @@ class Worker:
             return self._judge.complete(job, decide(job, Crashed(job.worker or "", sys.maxsize), now=now))
         return self._judge.outcome(job, Crashed(job.worker or "", self._settings.max_crashes), now)
 
-    def _after_death(self, job: Job, outcome: Outcome) -> Outcome:
+    def _after_death(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None) -> Outcome:
         """The outcome with the consequences of the job's death."""
         if job.schedule is not None:
             self._scheduler.note_failed_job(job.id, outcome.finished_at)
-        return self._engine.registry.with_dead_letter_jobs(job, outcome)
+        return self._engine.registry.with_dead_letter_jobs(job, outcome, flow_end)
 
     @property
     def deaf(self) -> bool:
