@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakKeyDictionary, WeakSet
@@ -65,6 +65,8 @@ class Engine(Facades):
         self._delivery_task: Task[Any, Any] | None = None
         self.remote = store.capabilities.remote
         """Whether the store is the HTTP API of another process, which executes the controls."""
+        self.has_flows = store.capabilities.flows
+        """Whether the store has flows."""
         self._attached = False
         self.attach()
 
@@ -207,6 +209,13 @@ class Engine(Facades):
         checked = check_one_key(CheckedOptions(**given), task)
         return new_job(job_template(task, checked, checked), payload, checked, self.clock.now(), lambda: arguments)
 
+    def check_flows(self, tasks: Iterable[str]) -> None:
+        """Raises BadInput if one of these tasks is a flow, and the store has no flows."""
+        if not self.has_flows and not self.remote:
+            for name in tasks:
+                if (task := self.tasks.get(name)) is not None and task.is_flow:
+                    self._root.capabilities.require_flows()
+
     def check_within(self) -> None:
         """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""
         self._root.capabilities.require_transactions("within=")
@@ -217,6 +226,8 @@ class Engine(Facades):
             return []
         if within is not None:
             self.check_within()
+        if not self.has_flows:
+            self.check_flows(job.task for job in jobs)
         if self.registry.middleware:
             with self.producing(jobs) as jobs:
                 return await self._insert(jobs, within)
@@ -261,6 +272,7 @@ class Engine(Facades):
     def scheduler(self, fire: Fire = "any") -> Scheduler:
         from .worker.scheduler import Scheduler
 
+        self.check_flows(declared.spec.task for declared in self.registry.schedules.values())
         return Scheduler(
             self.clock,
             self.events,

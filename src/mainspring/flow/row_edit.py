@@ -26,6 +26,9 @@ MAX_INLINE_BYTES = 4096
 MAX_ROW_BYTES = 65_536
 # A larger map, or one over a large value, is made by a job of its own.
 MAX_MOVED_ITEMS = 200
+# Why a map ended although none of its items failed: what became of the job that makes them.
+ITEMS_NOT_MADE = "its items could not be made"
+ITEMS_STOPPED = "the job that makes its items was cancelled"
 _NULL = "null"
 _decode = msgspec.json.decode
 
@@ -128,9 +131,11 @@ class RowEdit:
         if index == 0:  # the job that makes the items
             if counts.closed:
                 return
-            counts = replace(counts, closed=True)
-            if end.state == "dead":
-                self.notes[n] = "its items could not be made"
+            self.counts[n] = counts = replace(counts, closed=True)
+            if end.skipped:  # it maps over null
+                return self.set_status(n, StepStatus.SKIPPED_ABSENT)
+            if end.state != "completed":
+                self.notes[n] = ITEMS_NOT_MADE if end.state == "dead" else ITEMS_STOPPED
         else:
             dead, cancelled = end.state == "dead", end.state == "cancelled"
             counts = replace(
@@ -144,9 +149,10 @@ class RowEdit:
         if self.statuses[n] != StepStatus.RELEASED:
             return
         counts, step = self.counts[n], self._graph.steps[n]
-        failed = n in self.notes or counts.dead > step.failed_ratio * counts.made
+        was_stopped = self.notes.get(n) == ITEMS_STOPPED
+        failed = (n in self.notes and not was_stopped) or counts.dead > step.failed_ratio * counts.made
         if counts.done:
-            stopped = counts.dead + counts.cancelled > step.failed_ratio * counts.made
+            stopped = was_stopped or counts.dead + counts.cancelled > step.failed_ratio * counts.made
             status = StepStatus.DEAD if failed else StepStatus.CANCELLED if stopped else StepStatus.COMPLETED
             self.set_status(n, status)
         elif failed and counts.closed and self._graph.plan.fail_fast:

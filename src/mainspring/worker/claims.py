@@ -175,4 +175,8 @@ def served_tasks(engine: Engine, queues: Sequence[str] | Mapping[str, int | None
     checked_queues(queues)
     if queues is None or WEBHOOKS in queues:
         tasks[WEBHOOK] = engine.delivery_task()
+    if engine.has_flows:
+        from .flow_tasks import flow_tasks
+
+        tasks.update(flow_tasks(engine))
     return tasks

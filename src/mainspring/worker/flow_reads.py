@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import Context as ContextVars
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ..ids import JobId
 from ..records.flow import FlowWithPlan
 from ..records.job import Job, State
 from ..records.run import Failure
 from ..records.step import MAX_INDEX, StepRef, position_of
-from ..store import Store
+from ..store import FlowStore, Store
 from ..store.retry import StoreRetry
 
 # Jobs of steps that are read at once.
@@ -20,6 +20,8 @@ PAGE_JOBS = 1000
 # Failure.type of an item whose task raised Skip: the item completed without a value.
 SKIPPED = "Skipped"
 StepKey = tuple[JobId, int]
+K = TypeVar("K")
+V = TypeVar("V")
 ItemPage = list[tuple[int, "str | Failure"]]
 
 
@@ -32,6 +34,11 @@ class FlowReads:
         self._steps: dict[StepKey, asyncio.Future[Job | None]] = {}
         self._reader: asyncio.Task[None] | None = None
 
+    @property
+    def possible(self) -> bool:
+        """Whether the store has flows."""
+        return self._store().capabilities.flows
+
     async def flow(self, id: JobId) -> FlowWithPlan | None:
         """The flow of this job; None if it has none."""
         return await self._ask(self._flows, id)
@@ -40,7 +47,7 @@ class FlowReads:
         """The job at this position; None if there is none."""
         return await self._ask(self._steps, (flow, position))
 
-    async def _ask(self, asked: dict[Any, asyncio.Future[Any]], key: object) -> Any:
+    async def _ask(self, asked: dict[K, asyncio.Future[V]], key: K) -> V:
         if (future := asked.get(key)) is None:
             loop = asyncio.get_running_loop()
             future = asked[key] = loop.create_future()
@@ -73,7 +80,7 @@ class FlowReads:
     ) -> None:
         try:
             if flows:
-                found = await self._retry()("reading flows", lambda: self._store().flows(list(flows)))
+                found = await self._retry()("reading flows", lambda: flow_store(self._store()).flows(list(flows)))
                 by_id = {one.row.id: one for one in found}
                 for id, future in flows.items():
                     future.set_result(by_id.get(id))
@@ -81,7 +88,8 @@ class FlowReads:
                 jobs = await self._step_jobs(flow, position, position, 1)
                 step.set_result(jobs[0] if jobs else None)
         except BaseException as error:
-            for waiting in (*flows.values(), *steps.values()):
+            asked: list[asyncio.Future[Any]] = [*flows.values(), *steps.values()]
+            for waiting in asked:
                 if not waiting.done():
                     _fail(waiting, error)
             if not isinstance(error, Exception):
@@ -89,7 +97,7 @@ class FlowReads:
 
     async def _step_jobs(self, flow: JobId, first: int, last: int, limit: int) -> list[Job]:
         return await self._retry()(
-            "reading steps", lambda: self._store().step_jobs(flow, first=first, last=last, limit=limit)
+            "reading steps", lambda: flow_store(self._store()).step_jobs(flow, first=first, last=last, limit=limit)
         )
 
     async def items(self, flow: JobId, position: int, after: int, limit: int = PAGE_JOBS) -> ItemPage:
@@ -113,6 +121,11 @@ class FlowReads:
     def close(self) -> None:
         if self._reader is not None:
             self._reader.cancel()
+
+
+def flow_store(store: Store) -> FlowStore:
+    """The store as one that has flows: see Capabilities.flows."""
+    return cast(FlowStore, store)
 
 
 def index_of(job: Job) -> int:

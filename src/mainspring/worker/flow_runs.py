@@ -52,6 +52,8 @@ class FlowRuns:
         """Gives the run its arguments, with the values of other steps. Returns how the run ends if it ends here:
         it concludes a flow, or a value cannot be loaded. Raises if the payload does not fit the task."""
         job = ctx.job
+        if task.is_flow and not self.reads.possible:
+            return RemoteFailure(Failure("BadInput", "this store has no flows yet"), retryable=False)
         if task.is_flow and (job.runs > 1 or job.task == PLANNED_FLOW):
             found = await self.reads.flow(job.id)
             if found is not None:
@@ -70,7 +72,7 @@ class FlowRuns:
     def _results(self, job: Job, task: Task[Any, Any]) -> dict[str, Results[Any]]:
         """The results of maps that the task reads in pages, by parameter."""
         assert job.step is not None
-        found, flow = {}, job.step.flow
+        found, flow = dict[str, Results[Any]](), job.step.flow
         for name, item_type in task.arguments.item_types.items():
             if (value := job.refs.get(pointer(name))) is not None:
                 found[name] = Results(partial(self._page, flow, value.position), item_type)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -69,8 +68,12 @@ class Judge:
     def complete(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None = None) -> Outcome:
         """The outcome with everything that follows from it; additions that raise are left out."""
         if outcome.state is _DEAD:
-            after_death = partial(self._after_death, flow_end=flow_end)
-            outcome = _add_or_log(after_death, job, outcome, "what follows from its death")
+            outcome = _add_or_log(
+                lambda job, outcome: self._after_death(job, outcome, flow_end),
+                job,
+                outcome,
+                "what follows from its death",
+            )
         return _add_or_log(self._with_deliveries, job, outcome, "its webhook deliveries")
 
     async def limit_releases(self, store: Store, job: Job, outcome: Outcome) -> Outcome:
