@@ -32,7 +32,8 @@ class Graph:
         self.steps = steps = plan.steps
         self.argument_steps = [_steps_of(_arguments(step)) for step in steps]
         """The steps whose values a step gets as arguments, or maps over."""
-        condition_values = [list(_values_in(step.when)) for step in steps]
+        self.condition_values = condition_values = [list(_values_in(step.when)) for step in steps]
+        """The values that each step's condition reads."""
         self.value_steps = [
             sorted({*self.argument_steps[n], *(value.step for value in condition_values[n])}) for n in range(len(steps))
         ]

@@ -133,7 +133,8 @@ class RowEdit:
                 return
             self.counts[n] = counts = replace(counts, closed=True)
             if end.skipped:  # it maps over null
-                return self.set_status(n, StepStatus.SKIPPED_ABSENT)
+                self.set_status(n, StepStatus.SKIPPED_ABSENT)
+                return
             if end.state != "completed":
                 self.notes[n] = ITEMS_NOT_MADE if end.state == "dead" else ITEMS_STOPPED
         else:

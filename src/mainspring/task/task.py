@@ -34,8 +34,8 @@ from .results import Results
 
 if TYPE_CHECKING:
     from ..app import Mainspring
-    from ..records.plan import StepOptions
     from ..records.outcome import Policy
+    from ..records.plan import StepOptions
     from ..sync import SyncTask
     from .handle import Handle
     from .results import MapValue
