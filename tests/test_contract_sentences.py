@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.unreadable import UnreadableContract
 from source_tree import SOURCE
 
@@ -24,7 +25,7 @@ def sentences() -> Counter[str]:
 def cited() -> dict[str, list[str]]:
     """The tests that cite each number."""
     found: dict[str, list[str]] = {}
-    for suite in (StoreContract, UnreadableContract):
+    for suite in (StoreContract, FlowContract, UnreadableContract):
         for name, test in inspect.getmembers(suite, inspect.isfunction):
             for number in getattr(test, "sentences", ()):
                 found.setdefault(number, []).append(name)
@@ -49,5 +50,9 @@ def test_every_cited_sentence_of_the_store_exists() -> None:
 
 
 def test_every_contract_test_cites_a_sentence() -> None:
-    suites = [*inspect.getmembers(StoreContract), *inspect.getmembers(UnreadableContract)]
+    suites = [
+        *inspect.getmembers(StoreContract),
+        *inspect.getmembers(FlowContract),
+        *inspect.getmembers(UnreadableContract),
+    ]
     assert [name for name, test in suites if name.startswith("test_") and not getattr(test, "sentences", ())] == []
