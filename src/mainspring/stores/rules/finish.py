@@ -29,11 +29,11 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
         return False
     if outcome.silent and not tables.is_silent(job.worker or "", outcome.finished_at):
         return False
+    given = outcome
     if outcome.concludes is not None and _has_changed(tables, outcome):
-        outcome = replace(
-            outcome, state=State.WAITING, ending=Ending.SUSPENDED, failure=None, result=None, then=(), task=""
-        )
-    if outcome.plan is not None and tables.older_workers:
+        suspended = {"state": State.WAITING, "ending": Ending.SUSPENDED, "failure": None, "result": None}
+        outcome = replace(outcome, **suspended, then=(), task="")
+    elif outcome.plan is not None and tables.older_workers:
         outcome = _postponed(outcome, tables.older_workers)
     tables.add_execution(new_execution(job, outcome))
     write_job(tables, job, changed := apply_outcome(job, outcome), outcome.step_end)
@@ -41,7 +41,7 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
         change = tables.flow_changes.of(job.id, outcome.finished_at)
         change.suspended, change.plan, change.queue = True, outcome.plan, job.queue
     _follow(tables, job.task, outcome)
-    return True
+    return outcome is given
 
 
 # How long a flow waits for workers of releases without flows to stop, before it is tried again.

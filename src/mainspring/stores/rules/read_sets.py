@@ -127,7 +127,7 @@ def of_outcome(outcome: Outcome, known: KnownValues, repeated: bool) -> Iterator
             return
         if outcome.silent:
             yield Name("worker", job.worker or "")
-        if outcome.silent or repeated:
+        if outcome.silent or repeated or outcome.concludes is not None or outcome.plan is not None:
             yield Name("runs", outcome.id)
         if outcome.breaker is not None or job.task in known.known_circuits():
             yield Name("circuit", job.task)
