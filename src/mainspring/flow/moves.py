@@ -46,7 +46,7 @@ def add_items(
 
 
 def count_made(graph: Graph, flow: Flow, made: Mapping[int, int], now: datetime) -> Move:
-    """The flow after jobs were stored as items of maps: so many more of each step."""
+    """The flow after jobs were stored as items of maps, counted by step."""
     edit = RowEdit(graph, flow, now)
     for n, count in made.items():
         counts = edit.counts.get(n, ItemCounts(closed=False))

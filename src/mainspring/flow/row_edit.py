@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from ..codec import blake2b
 from ..ids import JobId
 from ..records.flow import FAN_OUT, OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, StepEnd, StepStatus
 from ..records.job import NewJob

@@ -12,7 +12,7 @@ MAX_INDEX = (1 << _STEP_SHIFT_BITS) - 1
 MAX_POSITION = (1 << 63) - 1
 
 
-class StepRef(Struct, frozen=True, gc=False, array_like=True):
+class StepRef(Struct, frozen=True, gc=False):
     """The step of a flow that a job belongs to."""
 
     flow: JobId

@@ -52,7 +52,8 @@ def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -
         return refusal
     if action is Action.RETRY:
         if is_worn_out(tables, job):
-            return Refusal(job.state, error="the steps of its flow were put back to work too often: enqueue it anew")
+            error = "the steps of its flow were put back to work too often: enqueue another flow"
+            return Refusal(job.state, error=error)
         flow = None if job.step is None else _finished_flow(tables, job.step.flow)
         for one in (job, flow):
             key, holder = (None, None) if one is None else tables.holder(one)

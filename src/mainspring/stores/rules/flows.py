@@ -145,7 +145,7 @@ def _wake(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
 
 
 def is_worn_out(tables: Tables, job: Job) -> bool:
-    """Whether the job's flow, or that of which it is a step, can put no steps back to work any more."""
+    """Whether the job's flow, or the flow it is a step of, has no lives left for its steps."""
     ids = (job.id,) if job.step is None else (job.id, job.step.flow)
     return any((flow := tables.flow(id)) is not None and moves.is_exhausted(flow) for id in ids)
 

@@ -101,7 +101,7 @@ def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
 
 
 # The schema with which releases know flows: an older one would end the steps of a flow without moving it.
-FIRST_SCHEMA_WITH_FLOWS = 8
+FLOWS_VERSION = 8
 MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
@@ -174,12 +174,12 @@ def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int
 def _oldest(db: sqlite3.Connection, migrations: Migrations, at: int, target: int) -> int:
     """The oldest release that can work on the tables after a migration. Raises StoreUnavailable if flows forbid it."""
     oldest = migrations.oldest(target)
-    if at < FIRST_SCHEMA_WITH_FLOWS:
+    if at < FLOWS_VERSION:
         return oldest
     (flows,) = db.execute("SELECT count(*) FROM mainspring_flows").fetchone()
-    if flows and target < FIRST_SCHEMA_WITH_FLOWS:
+    if flows and target < FLOWS_VERSION:
         raise StoreUnavailable(f"{flows} flows are stored, which schema {target} cannot keep: delete their jobs first")
-    return max(oldest, FIRST_SCHEMA_WITH_FLOWS) if flows else oldest
+    return max(oldest, FLOWS_VERSION) if flows else oldest
 
 
 def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:

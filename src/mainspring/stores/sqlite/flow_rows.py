@@ -18,7 +18,7 @@ from ...records.unreadable import unreadable_record
 from ..rows import COLUMNS, Row, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
-from .file import FIRST_SCHEMA_WITH_FLOWS
+from .file import FLOWS_VERSION
 from .lenient import fetch_rows
 from .lists import mark_undecodable
 
@@ -161,7 +161,7 @@ def drop_flow_job(db: sqlite3.Connection, job: Job) -> None:
 def require_releases_with_flows(db: sqlite3.Connection) -> None:
     """Shuts older releases out once a flow is stored: their next beat fails with SchemaMismatch."""
     sql = "UPDATE mainspring_schema SET oldest = ? WHERE oldest < ?"
-    db.execute(sql, (FIRST_SCHEMA_WITH_FLOWS, FIRST_SCHEMA_WITH_FLOWS))
+    db.execute(sql, (FLOWS_VERSION, FLOWS_VERSION))
 
 
 _OLDER_WORKERS = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info, '$.schema') END AS known
@@ -170,4 +170,4 @@ _OLDER_WORKERS = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info
 
 def older_workers(db: sqlite3.Connection, now: int) -> list[WorkerId]:
     """The live workers that would end the steps of a flow without moving it."""
-    return [id for id, _ in db.execute(_OLDER_WORKERS, (now, FIRST_SCHEMA_WITH_FLOWS - 1))]
+    return [id for id, _ in db.execute(_OLDER_WORKERS, (now, FLOWS_VERSION - 1))]
