@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from ...flow import moves
 from ...flow.graph import Graph
-from ...flow.row_edit import FAN_OUT
 from ...ids import JobId
-from ...records.flow import Flow, FlowWithPlan
+from ...records.flow import FAN_OUT, Flow, FlowWithPlan
 from ...records.job import Action, Job, State
 from ...records.outcome import (
     Cancel,
