@@ -5,10 +5,13 @@ import re
 from collections import Counter
 
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.flow import FlowContract
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.unreadable import UnreadableContract
 from source_tree import SOURCE
 
 _NUMBER = re.compile(r'^ *(?:""")?([A-Z]{1,2}\d+)\. ', re.MULTILINE)
+SUITES = (StoreContract, FlowContract, FlowActionsContract, UnreadableContract)
 # Sentences about what a store must not do, or about errors of a server, which no test of the suite can provoke.
 ELSEWHERE = {
     "V2": "a verb has no way to call user code",
@@ -24,7 +27,7 @@ def sentences() -> Counter[str]:
 def cited() -> dict[str, list[str]]:
     """The tests that cite each number."""
     found: dict[str, list[str]] = {}
-    for suite in (StoreContract, UnreadableContract):
+    for suite in SUITES:
         for name, test in inspect.getmembers(suite, inspect.isfunction):
             for number in getattr(test, "sentences", ()):
                 found.setdefault(number, []).append(name)
@@ -49,5 +52,9 @@ def test_every_cited_sentence_of_the_store_exists() -> None:
 
 
 def test_every_contract_test_cites_a_sentence() -> None:
-    suites = [*inspect.getmembers(StoreContract), *inspect.getmembers(UnreadableContract)]
+    suites = [
+        *inspect.getmembers(StoreContract),
+        *inspect.getmembers(FlowContract),
+        *inspect.getmembers(UnreadableContract),
+    ]
     assert [name for name, test in suites if name.startswith("test_") and not getattr(test, "sentences", ())] == []

@@ -33,9 +33,11 @@ from mainspring.testing.contract.build import (
     put,
     start,
 )
+from mainspring.testing.contract.flow import FlowContract
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 
 
-class TestSqlite(StoreContract):
+class TestSqlite(StoreContract, FlowContract, FlowActionsContract):
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, empty_file: Path) -> None:
         self.file = Path(shutil.copy(empty_file, tmp_path))

@@ -47,7 +47,7 @@ def test_a_completed_job_has_no_transition() -> None:
 
 @pytest.mark.parametrize("state", FINAL - {State.COMPLETED})
 def test_a_dead_cancelled_or_expired_job_can_only_be_retried(state: State) -> None:
-    assert TRANSITIONS[state] == {State.PENDING}
+    assert TRANSITIONS[state] == {State.PENDING, State.WAITING}
     assert state in ALLOWED[Action.RETRY]
 
 
@@ -219,7 +219,7 @@ def test_the_kind_of_a_failure_is_bounded(message: str) -> None:
 
 def test_no_ending_counts_as_success_and_failure() -> None:
     assert not WENT_WELL & WENT_WRONG
-    assert set(Ending) - WENT_WELL - WENT_WRONG == {Ending.SNOOZED, Ending.RELEASED, Ending.CANCELLED}
+    assert set(Ending) - WENT_WELL - WENT_WRONG == {Ending.SNOOZED, Ending.RELEASED, Ending.CANCELLED, Ending.SUSPENDED}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import fields, replace
 
 from mainspring.records.job import NewJob
+from mainspring.records.plan import Plan, PlannedStep
+from mainspring.records.step import StepRef, StepValue
 from mainspring.retry import Backoff
 from mainspring.stores.postgres.enqueue import are_alike
 from mainspring.stores.postgres.pool import SEPARATOR
@@ -30,6 +32,9 @@ OTHER: dict[str, Any] = {
     "detached": True,
     "fingerprint": "f",
     "enqueued_by": "key:deploy",
+    "step": StepRef("f", 1, "default"),
+    "refs": {"/a": StepValue(0)},
+    "plan": Plan((PlannedStep("a", "a"),)),
 }
 # A batch with keys is written by the rule.
 KEYS = {"unique_key", "idempotency_key", "on_conflict", "debounce_limit"}

@@ -136,6 +136,7 @@ def test_stored_states_endings_and_actions() -> None:
     ]  # fmt: skip
     assert [one.value for one in Ending] == [
         "completed", "failed", "timeout", "snoozed", "released", "discarded", "cancelled", "crashed",
+        "suspended",
     ]  # fmt: skip
     assert [one.value for one in Action] == ["cancel", "retry", "pause", "resume", "update", "delete"]
 

@@ -46,7 +46,7 @@ def add_items(
 
 
 def count_made(graph: Graph, flow: Flow, made: Mapping[int, int], now: datetime) -> Move:
-    """The flow after jobs were stored as items of maps: so many more of each step."""
+    """The flow after jobs were stored as items of maps, counted by step."""
     edit = RowEdit(graph, flow, now)
     for n, count in made.items():
         counts = edit.counts.get(n, ItemCounts(closed=False))
@@ -109,12 +109,25 @@ def _reopened(graph: Graph, flow: Flow, steps: Collection[int], now: datetime) -
     return edit
 
 
+# Statuses of a step that may have had a job. Its next one belongs to another life.
+_HAD_JOB = frozenset(
+    {
+        StepStatus.COMPLETED,
+        StepStatus.DEAD,
+        StepStatus.CANCELLED,
+        StepStatus.SKIPPED_BY_TASK,
+        StepStatus.SKIPPED_BY_OPERATOR,
+    }
+)
+
+
 def _reset(edit: RowEdit, n: int) -> None:
-    """Lets the step wait again. Its next job is that of another life."""
+    """Lets the step wait again."""
     if edit.statuses[n] == StepStatus.WAITING:
         return
+    if edit.statuses[n] in _HAD_JOB:
+        edit.lives[n] = edit.lives.get(n, 0) + 1
     edit.statuses[n] = StepStatus.WAITING
-    edit.lives[n] = edit.lives.get(n, 0) + 1
     edit.values.pop(n, None)
     edit.counts.pop(n, None)
     edit.notes.pop(n, None)
@@ -133,9 +146,9 @@ def _behind(graph: Graph, steps: Collection[int]) -> set[int]:
     return found
 
 
-def is_exhausted(flow: Flow, step: int) -> bool:
-    """Whether the step was put back to work as often as it can be."""
-    return flow.lives.get(step, 0) >= MAX_LIVES
+def is_exhausted(flow: Flow) -> bool:
+    """Whether a step of the flow was put back to work as often as it can be."""
+    return any(life >= MAX_LIVES for life in flow.lives.values())
 
 
 def is_settled(flow: Flow) -> bool:

@@ -15,6 +15,7 @@ from ..ids import Lease, WorkerId
 from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Job, NewJob, Shown, State
 from ..records.query import End, Filter
 from ..records.run import Ending, Execution, Failure, Progress, RunNotes
+from ..records.step import StepRef, StepValue
 from ..records.unreadable import readable, unreadable_record
 from ..retry import Backoff
 
@@ -59,6 +60,8 @@ class StoredOptions(Struct, omit_defaults=True, frozen=True):
     beside: bool = False
     fingerprint: str | None = field(default=None, name="fp")
     enqueued_by: str | None = field(default=None, name="by")
+    step: StepRef | None = None
+    refs: Mapping[str, StepValue] = {}
     cut: bool = False
     """Never stored. True if only tags, schedule and tick were read, because the options are long."""
 
@@ -79,7 +82,7 @@ def options_of(job: NewJob | Job) -> str:
     if (
         job.timeout is UNSET
         and job.max_retries is None
-        and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by)
+        and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by or job.step)
     ):
         return _cached_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = StoredOptions(
@@ -93,6 +96,8 @@ def options_of(job: NewJob | Job) -> str:
         job.detached,
         job.fingerprint,
         job.enqueued_by,
+        job.step,
+        job.refs,
     )
     return _encode(options).decode()
 
@@ -132,6 +137,7 @@ class _BriefOptions(Struct, omit_defaults=True, frozen=True):
     tags: tuple[str, ...] = ()
     schedule: str | None = None
     scheduled_at: datetime | None = None
+    step: StepRef | None = None
     cut: bool = False
 
 
@@ -144,7 +150,7 @@ def brief_options(text: str) -> str:
         return text
     _check_parts(text)
     few = _decode_brief_options(text)
-    return _encode(_BriefOptions(few.tags, few.schedule, few.scheduled_at, cut=True)).decode()
+    return _encode(_BriefOptions(few.tags, few.schedule, few.scheduled_at, few.step, cut=True)).decode()
 
 
 def new_row(job: NewJob | Job, now: int) -> Row:
@@ -189,7 +195,8 @@ def strict_job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
-        detached=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
+        detached=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, step=extra.step,
+        refs=extra.refs, payload=payload,
         failure=None if failure is None else _decode_failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -271,7 +278,7 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, detached=extra.beside,
-        fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by,
+        fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, step=extra.step, refs=extra.refs,
         failure=None if failure is None else _decode_failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -332,6 +339,17 @@ def counted_schedule_of(id: str, options: bytes, key: str | None) -> str | None:
         unreadable_record("job", id, error)
         return _schedule_of_key(key)
     return None if extra.beside else extra.schedule
+
+
+def step_of(id: str, options: bytes) -> StepRef | None:
+    """The step of a flow that the job with these options belongs to."""
+    if b'"step"' not in options:
+        return None
+    try:
+        return _decode_options(options).step
+    except Exception as error:
+        unreadable_record("job", id, error)
+        return None
 
 
 def decode_failure_kind(text: str) -> str:

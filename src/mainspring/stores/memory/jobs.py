@@ -26,7 +26,8 @@ class MemoryJobs(MemoryHandle):
             self.capabilities.require_transactions("within=")
         with self._lock:
             answers = enqueue(self._tables, jobs, now)
-            self._settle()
+            if self._tables.flow_changes.noted:
+                self._settle()
         self._new.wake_all()
         return answers
 
@@ -41,7 +42,8 @@ class MemoryJobs(MemoryHandle):
     ) -> Claim:
         with self._locked():
             expired = expire_due(self._tables, now)
-            self._settle()
+            if self._tables.flow_changes.noted:
+                self._settle()
             live = self._tables.workers.row(worker)
             if live is None or live.until <= now:
                 return Claim([], None, expired)
@@ -65,7 +67,8 @@ class MemoryJobs(MemoryHandle):
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         with self._locked():
             accepted = [outcome for outcome in outcomes if self._finish_one(outcome)]
-            self._settle()
+            if self._tables.flow_changes.noted:
+                self._settle()
             # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
             stands = {outcome.id for outcome in outcomes if self._tables.is_recorded(outcome)}
         self._final.wake_all()

@@ -31,7 +31,8 @@ class MemoryOperators(MemoryHandle):
             matching = self._tables.jobs.matching(which, now)
             chosen = [job for job in matching if after is None or job.id > after][:limit]
             done, refused = change(self._tables, action, chosen, now, reason, update)
-            self._settle()
+            if self._tables.flow_changes.noted:
+                self._settle()
         self._new.wake_all()
         self._final.wake_all()
         return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)

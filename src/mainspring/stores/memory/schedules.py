@@ -26,7 +26,8 @@ class MemorySchedules(MemoryHandle):
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         with self._locked():
             fired = [fire_one(self._tables, firing, now) for firing in firings]
-            self._settle()
+            if self._tables.flow_changes.noted:
+                self._settle()
         self._new.wake_all()
         return fired
 

@@ -35,6 +35,7 @@ class MemoryTables:
         self.workers = WorkerTable()
         self.flows = FlowTable()
         self.flow_changes = FlowChanges()
+        self.older_workers: Sequence[WorkerId] = ()
         # Jobs (None: a new one) and schedules as they were at the savepoint. None: there is no savepoint.
         self._undo: tuple[dict[JobId, Job | None], dict[str, Schedule]] | None = None
 

@@ -6,11 +6,15 @@ outcome on behalf of a silent worker is accepted only if that worker is still si
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from msgspec.structs import replace
 
+from ...ids import WorkerId
 from ...records.job import State
 from ...records.outcome import Outcome
-from ...records.run import Ending, RunReport
+from ...records.run import Ending, Failure, RunReport
 from .circuit import next_circuit
 from .enqueue import enqueue
 from .job_ends import JobEnd, apply_transition, write_job
@@ -25,17 +29,42 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
         return False
     if outcome.silent and not tables.is_silent(job.worker or "", outcome.finished_at):
         return False
+    given = outcome
     if outcome.concludes is not None and _has_changed(tables, outcome):
-        outcome = replace(
-            outcome, state=State.WAITING, ending=Ending.SUSPENDED, failure=None, result=None, then=(), task=""
-        )
+        suspended = {"state": State.WAITING, "ending": Ending.SUSPENDED, "failure": None, "result": None}
+        outcome = replace(outcome, **suspended, then=(), task="")
+    elif outcome.plan is not None and tables.older_workers:
+        outcome = _postponed(outcome, tables.older_workers)
     tables.add_execution(new_execution(job, outcome))
     write_job(tables, job, changed := apply_outcome(job, outcome), outcome.step_end)
     if changed.state is State.WAITING:
         change = tables.flow_changes.of(job.id, outcome.finished_at)
         change.suspended, change.plan, change.queue = True, outcome.plan, job.queue
     _follow(tables, job.task, outcome)
-    return True
+    return outcome is given
+
+
+# How long a flow waits for workers of releases without flows to stop, before it is tried again.
+POSTPONED_SECONDS = 5.0
+
+
+def older_workers_text(alive: Sequence[WorkerId]) -> str:
+    shown = ", ".join(alive[:5])
+    return (
+        f"workers of an older release are alive, which do not know flows: {shown}; a flow begins when they have stopped"
+    )
+
+
+def _postponed(outcome: Outcome, alive: Sequence[WorkerId]) -> Outcome:
+    """The outcome of a flow that cannot begin yet."""
+    return replace(
+        outcome,
+        state=State.PENDING,
+        ending=Ending.RELEASED,
+        run_at=outcome.finished_at + timedelta(seconds=POSTPONED_SECONDS),
+        failure=Failure("OlderRelease", older_workers_text(alive)),
+        plan=None,
+    )
 
 
 def _has_changed(tables: Tables, outcome: Outcome) -> bool:

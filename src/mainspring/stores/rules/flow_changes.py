@@ -42,25 +42,22 @@ class FlowChanges:
     """The changes of a verb, by flow."""
 
     def __init__(self) -> None:
-        self._changes: dict[JobId, FlowChange] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._changes)
+        self.noted: dict[JobId, FlowChange] = {}
 
     def of(self, id: JobId, at: datetime) -> FlowChange:
         """The change of this flow, to which the caller adds."""
-        if (change := self._changes.get(id)) is None:
-            change = self._changes[id] = FlowChange(at)
+        if (change := self.noted.get(id)) is None:
+            change = self.noted[id] = FlowChange(at)
         change.at = max(change.at, at)
         return change
 
     def take(self) -> dict[JobId, FlowChange]:
         """All changes so far; they are noted no longer."""
-        taken, self._changes = self._changes, {}
+        taken, self.noted = self.noted, {}
         return taken
 
     def clear(self) -> None:
-        self._changes = {}
+        self.noted = {}
 
     # jobs of steps
 

@@ -144,6 +144,12 @@ def _wake(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
         tables.put_job(replace(job, state=State.PENDING, run_at=at))
 
 
+def is_worn_out(tables: Tables, job: Job) -> bool:
+    """Whether the job's flow, or the flow it is a step of, has no lives left for its steps."""
+    ids = (job.id,) if job.step is None else (job.id, job.step.flow)
+    return any((flow := tables.flow(id)) is not None and moves.is_exhausted(flow) for id in ids)
+
+
 def retried_job(tables: Tables, job: Job, at: datetime, update: Updates | None = None) -> Job:
     """The job put back to work. One that has a flow waits, and its flow's steps are put back to work."""
     retried = apply_action(Action.RETRY, job, at, "", update)

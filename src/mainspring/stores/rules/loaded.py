@@ -74,6 +74,7 @@ class LoadedTables:
         self._new_holders: dict[str, JobId | None] = {}
         self._new_flows: dict[JobId, Flow | None] = {}
         self.flow_changes = FlowChanges()
+        self.older_workers: Sequence[WorkerId] = ()
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
         # What the rule read, for a store that checks at the commit that it is unchanged.
         self.keys_read: set[str] = set()

@@ -41,7 +41,8 @@ def set_aside(job: Job) -> Job:
 
 def is_plain_completion(outcome: Outcome) -> bool:
     """Whether the outcome completes the job and carries nothing but a result and notes, as nearly all do."""
-    return outcome.state is State.COMPLETED and outcome.failure is None and not outcome.silent
+    plain = outcome.state is State.COMPLETED and outcome.failure is None and not outcome.silent
+    return plain and outcome.concludes is None
 
 
 def new_execution(job: Job, outcome: Outcome) -> Execution:

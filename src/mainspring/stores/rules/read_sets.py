@@ -116,8 +116,10 @@ def of_outcome(outcome: Outcome, known: KnownValues, repeated: bool) -> Iterator
     """`repeated`: the batch has another outcome for that job, so one of them may be a duplicate."""
     yield from of_job(outcome.id, known)
     yield from _of_own_schedule(outcome)
-    if outcome.concludes is not None:
+    if outcome.concludes is not None or outcome.state is State.WAITING:
         yield Name("flow", outcome.id)
+    if outcome.step is not None:
+        yield Name("flow", outcome.step.flow)
     job = known.known_job(outcome.id)
     if known.is_read(Name("job", outcome.id)):
         if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
@@ -125,7 +127,7 @@ def of_outcome(outcome: Outcome, known: KnownValues, repeated: bool) -> Iterator
             return
         if outcome.silent:
             yield Name("worker", job.worker or "")
-        if outcome.silent or repeated:
+        if outcome.silent or repeated or outcome.concludes is not None or outcome.plan is not None:
             yield Name("runs", outcome.id)
         if outcome.breaker is not None or job.task in known.known_circuits():
             yield Name("circuit", job.task)
@@ -135,13 +137,17 @@ def of_outcome(outcome: Outcome, known: KnownValues, repeated: bool) -> Iterator
 def of_completion(outcome: Outcome, known: KnownValues) -> Iterator[Name]:
     """What follows a plain completion whose job the store writes itself."""
     yield from _of_own_schedule(outcome)
+    if outcome.step is not None:
+        yield Name("flow", outcome.step.flow)
     yield from _of_sequel(outcome, outcome.schedule, known)
 
 
 def of_completions(outcomes: Iterable[Outcome]) -> list[Name]:
     """What follows plain completions without a `then`, for a store that reads whole schedules with `waiting`."""
+    outcomes = list(outcomes)
     schedules = list(dict.fromkeys(outcome.schedule for outcome in outcomes if outcome.schedule is not None))
-    names = [Name("circuits", ""), *(Name("schedule", name) for name in schedules)]
+    flows = dict.fromkeys(outcome.step.flow for outcome in outcomes if outcome.step is not None)
+    names = [Name("circuits", ""), *(Name("schedule", name) for name in schedules), *(Name("flow", id) for id in flows)]
     return names + [Name("waiting", name) for name in schedules]
 
 

@@ -87,6 +87,9 @@ class Tables(JobTables, Protocol):
 
     # flows
 
+    older_workers: Sequence[WorkerId]
+    """Live workers of releases without flows. A store reads them if an outcome has a plan."""
+
     def is_read(self, name: Name) -> bool:
         """Whether the value of this name can be read now. A store that has all values at hand says so of each."""
         ...

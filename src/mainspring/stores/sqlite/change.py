@@ -51,7 +51,7 @@ def _change(
 ) -> Changed:
     """Applies the action to the first `limit` matching jobs after the id `after`, in order of id."""
     rows = job_page(db, which, micros(now), limit, None if after is None else Cursor(after))
-    tables, chosen = LoadedTables(), [job_of(row) for row in rows]
+    tables, chosen = LoadedTables(flows=True), [job_of(row) for row in rows]
     for job in chosen:
         tables.add_job(job.id, job)
 

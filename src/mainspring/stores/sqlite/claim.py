@@ -24,14 +24,16 @@ from ...ids import JobId, Lease, WorkerId
 from ...records.job import UNREADABLE, Job, State
 from ...records.unreadable import decoded
 from ...records.worker import Claim
-from ..rows import CLAIMED_COLUMNS, COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, counted_schedule_of, job_of
+from ..rows import CLAIMED_COLUMNS, COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, counted_schedule_of, job_of, step_of
 from ..rules.job_ends import JobEnd
+from ..rules.loaded import LoadedTables
 from .handle import SqliteHandle
 from .job_rows import add_to_counts
 from .lenient import fetch_rows, fetch_rows_leniently, is_not_utf8_error, require_text
 from .lists import mark_undecodable
 from .queues import PAUSED_QUEUES
 from .schedules import apply_job_transitions
+from .tables import write
 
 # Jobs that one claim expires at most: a flood of them must not hold the write lock.
 MAX_EXPIRED_JOBS = 1000
@@ -160,6 +162,11 @@ def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
         (id, schedule) for id, options, key in rows if (schedule := counted_schedule_of(id, options, key)) is not None
     ]
     apply_job_transitions(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
+    if steps := [step for id, options, _ in rows if (step := step_of(id, options)) is not None]:
+        tables = LoadedTables(flows=True)
+        for step in steps:
+            tables.flow_changes.note_end_of(step, State.EXPIRED, instant(now))
+        write(db, tables)
     return sorted(id for id, *_ in rows)
 
 

@@ -12,15 +12,17 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ...clock import micros
-from ...errors import BadInput
+from ...errors import BadInput, StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ...sync import is_sync_caller, run_blocking
 from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..rows import new_row
 from ..rules import enqueue as rules
+from ..rules.finish import older_workers_text
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from . import file
 from .batch import chunks, flatten
+from .flow_rows import older_workers
 from .handle import SqliteHandle
 from .job_rows import INSERT, add_tags, existing_ids
 from .out_of_order import record_out_of_order
@@ -66,7 +68,7 @@ class SqliteEnqueue(SqliteHandle):
 
 
 def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
-    if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
+    if not any(job.unique_key or job.idempotency_key or job.step or job.plan for job in jobs):
         if any(job.tags for job in jobs):
             first_by_id = {job.id: job for job in reversed(jobs)}
             known = existing_ids(db, first_by_id)
@@ -79,6 +81,8 @@ def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: 
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)
 
+    if any(job.plan is not None for job in jobs) and (alive := older_workers(db, us)):
+        raise StoreUnavailable(older_workers_text(alive))
     tables = load(db, [jobs], needs)
     answers = rules.enqueue(tables, jobs, now)
     write(db, tables)

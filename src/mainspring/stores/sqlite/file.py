@@ -100,6 +100,8 @@ def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
         db.execute("BEGIN IMMEDIATE")
 
 
+# The schema with which releases know flows: an older one would end the steps of a flow without moving it.
+FLOWS_VERSION = 8
 MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
@@ -154,8 +156,9 @@ def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int
         check_schema(db, migrations)
         return []
     pending = migrations.between(schema.version, target)
+    oldest = _oldest(db, migrations, schema.version, target)
     if schema.version:
-        _refuse_incompatible_workers(db, target, migrations.oldest(target), now)
+        _refuse_incompatible_workers(db, target, oldest, now)
     db.create_function("mainspring_kind", 1, decode_failure_kind, deterministic=True)
     db.create_function("mainspring_is_odd", 2, is_out_of_order, deterministic=True)
     for _, text in pending:
@@ -164,8 +167,19 @@ def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int
     db.execute("DROP TABLE IF EXISTS mainspring_schema")
     if target:
         db.execute("CREATE TABLE mainspring_schema (version INTEGER NOT NULL, oldest INTEGER NOT NULL) STRICT")
-        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, migrations.oldest(target)))
+        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, oldest))
     return [version for version, _ in pending]
+
+
+def _oldest(db: sqlite3.Connection, migrations: Migrations, at: int, target: int) -> int:
+    """The oldest release that can work on the tables after a migration. Raises StoreUnavailable if flows forbid it."""
+    oldest = migrations.oldest(target)
+    if at < FLOWS_VERSION:
+        return oldest
+    (flows,) = db.execute("SELECT count(*) FROM mainspring_flows").fetchone()
+    if flows and target < FLOWS_VERSION:
+        raise StoreUnavailable(f"{flows} flows are stored, which schema {target} cannot keep: delete their jobs first")
+    return max(oldest, FLOWS_VERSION) if flows else oldest
 
 
 def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:

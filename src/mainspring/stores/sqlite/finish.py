@@ -26,6 +26,7 @@ from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .circuits import circuits
+from .flow_rows import older_workers
 from .handle import SqliteHandle
 from .job_rows import add_to_counts
 from .tables import fetch, load, write
@@ -101,7 +102,8 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[J
     completed = set(_complete(db, plain)) if plain else set()
     add_to_counts(db, {State.COMPLETED: len(completed)})
     outcomes = [outcome for outcome, _ in ended]
-    if len(completed) == len(ended) and not any(one.then or one.schedule for one in outcomes) and not circuits(db):
+    plain_ends = len(completed) == len(ended) and not any(one.then or one.schedule or one.step for one in outcomes)
+    if plain_ends and not circuits(db):
         count_runs(db, outcomes)
         return completed
     by_sql = {row[0] for row in plain}
@@ -119,7 +121,9 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[J
             follow_completion(tables, outcome)
         return outcome.id in completed
 
-    tables = LoadedTables()
+    tables = LoadedTables(flows=True)
+    if planned := [outcome.finished_at for outcome in outcomes if outcome.plan is not None]:
+        tables.older_workers = older_workers(db, micros(max(planned)))
     if len(by_sql) == len(outcomes) and not any(outcome.then for outcome in outcomes):
         late = [Name("runs", id) for id in by_sql if id not in completed]
         fetch(db, tables, [*of_completions(outcomes), *late])

@@ -66,6 +66,7 @@ class SqliteHandle:
             transactions=True,
             in_process=True,
             counts=True,
+            flows=True,
             no_scripts="migrations of a SQLite file need this library: run mainspring migrate up",
         )
         self._clock = clock or SystemClock()

@@ -13,6 +13,7 @@ from ...records.job import Job, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules.loaded import ChangedJob
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
+from .flow_rows import add_flow_jobs, drop_flow_job
 from .lenient import fetch_rows
 from .lists import mark_undecodable
 from .out_of_order import drop_out_of_order, record_out_of_order
@@ -56,6 +57,7 @@ def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) ->
     for chunk in chunks(jobs):
         db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
     record_out_of_order(db, jobs, us)
+    add_flow_jobs(db, jobs)
     add_tags(db, jobs)
     keys = {(key, job.id) for job in jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
     db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", sorted(keys))
@@ -126,6 +128,7 @@ def _delete(db: sqlite3.Connection, job: Job) -> None:
             db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
     _remove_from_dead(db, job)
     drop_out_of_order(db, job)
+    drop_flow_job(db, job)
     db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
     add_to_counts(db, {job.state: -1})
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 
-from ...clock import micros
+from ...clock import instant, micros
 from ...ids import JobId
 from ...records.job import Job, State
 from ...records.pruning import Pruning
-from ...records.query import Filter
+from ...records.query import Cursor, Filter
 from ...task.retention import Rules
-from ..rows import Row, job_of
+from ..rows import COLUMNS, Row, job_of, step_of
 from .audit import drop_old_entries
 from .documents import drop_expired_documents
+from .flow_rows import read_flow_ids
 from .handle import SqliteHandle
 from .index_groups import ENDED, ENDED_GROUPS
 from .lists import FINISHED_AT, job_page
 
+OPTIONS = COLUMNS.split(", ").index("options")
 _NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.when}
     AND state = :of_state AND queue = :of_queue AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
 
@@ -54,5 +58,22 @@ def _prunable(db: sqlite3.Connection, state: State, task: str, keep: int, before
         if len(newest) < keep:
             return []
         end = min(end, newest[keep - 1])
-    oldest = job_page(db, Filter(states=(state.value,), tasks=(task,)), end[0], limit, sort="finished")
-    return [row for row in oldest if (row[FINISHED_AT], row[0]) < end]
+    return list(islice(_not_of_flows(db, _before(db, state, task, end, limit)), limit))
+
+
+def _before(db: sqlite3.Connection, state: State, task: str, end: tuple[int, JobId], limit: int) -> Iterator[list[Row]]:
+    """Pages of finished jobs of a state and task before that end, oldest first."""
+    which, after = Filter(states=(state.value,), tasks=(task,)), None
+    while page := job_page(db, which, end[0], limit, after, sort="finished"):
+        yield [row for row in page if (row[FINISHED_AT], row[0]) < end]
+        if len(page) < limit or (page[-1][FINISHED_AT], page[-1][0]) >= end:
+            return
+        after = Cursor(page[-1][0], instant(page[-1][FINISHED_AT]))
+
+
+def _not_of_flows(db: sqlite3.Connection, pages: Iterable[list[Row]]) -> Iterator[Row]:
+    """The rows whose jobs are no steps of a flow that is stored."""
+    for page in pages:
+        steps = {row[0]: step.flow for row in page if (step := step_of(row[0], row[OPTIONS].encode())) is not None}
+        stored = read_flow_ids(db, set(steps.values())) if steps else set()
+        yield from (row for row in page if steps.get(row[0]) not in stored)

@@ -19,6 +19,7 @@ from .enqueue import SqliteEnqueue
 from .feed import SqliteFeed
 from .finish import SqliteFinish
 from .fire import SqliteFire
+from .flows import SqliteFlows
 from .lists import SqliteLists
 from .overview import SqliteOverview
 from .queues import SqliteQueues
@@ -40,6 +41,7 @@ class SqliteStore(
     SqliteFinish,
     SqliteSchedules,
     SqliteFire,
+    SqliteFlows,
     SqliteTerms,
     SqliteChange,
     SqliteQueues,

@@ -12,15 +12,19 @@ from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.run import Execution
 from ..rows import executions_of
+from ..rules.flows import settle_flows
 from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from .circuits import circuits, write_circuits
+from .flow_rows import GraphCache, add_flows, add_step_jobs, write_flows
 from .job_rows import find_jobs, write_jobs
 from .runs import add_executions, read_runs
 from .schedules import add_schedules, add_waiting, record_ticks, revisions, write_schedules
 from .tally import count_runs
 
+# The graphs of all files of this process: flows have unique ids. Only writing threads use it.
+_GRAPHS = GraphCache()
 _encode = msgspec.json.Encoder().encode
 
 
@@ -28,7 +32,7 @@ def load(
     db: sqlite3.Connection, items: Sequence[Item], needs: Needs[Item], tables: LoadedTables | None = None
 ) -> LoadedTables:
     """Everything that these items read. `tables` may have some of it already."""
-    loaded, reads = tables or LoadedTables(), ReadSet(items, needs)
+    loaded, reads = tables or LoadedTables(flows=True), ReadSet(items, needs)
     while missing := reads.missing(loaded):
         fetch(db, loaded, missing)
     return loaded
@@ -55,6 +59,11 @@ def fetch(db: sqlite3.Connection, tables: LoadedTables, names: Iterable[Name]) -
             tables.add_worker(id, instant(found[id]) if id in found else None)
     if "circuits" in wanted:
         tables.add_circuits({circuit.task: circuit for circuit in circuits(db)})
+    if some := wanted.get("flow", []):
+        add_flows(db, tables, some, _GRAPHS)
+    for kind in ("unfinished_steps", "failed_steps", "all_steps"):
+        for name in wanted.get(kind, ()):
+            add_step_jobs(db, tables, Name(kind, name))
     if some := wanted.get("runs", []):
         runs: dict[JobId, list[Execution]] = {id: [] for id in some}
         for run in executions_of(read_runs(db, some, 0, None)):
@@ -79,13 +88,16 @@ def _fetch_jobs(db: sqlite3.Connection, tables: LoadedTables, ids: Sequence[str]
 
 
 def write(db: sqlite3.Connection, tables: LoadedTables, at: str | None = None) -> None:
-    """Writes what a rule changed. `at` is a failpoint in the middle of it."""
+    """Settles the flows, and writes what the rules changed. `at` is a failpoint in the middle of it."""
+    for names in settle_flows(tables):
+        fetch(db, tables, names)
     changed, rows = tables.changed_jobs(), tables.changed_schedules()
     write_schedules(db, rows)
     add_executions(db, tables.executions)
     if at is not None and (changed or rows):
         failpoint(at)
     write_jobs(db, changed)
+    write_flows(db, tables)
     write_circuits(db, tables.changed_circuits())
     record_ticks(db, tables.ticks)
     count_runs(db, tables.counted)

@@ -286,3 +286,26 @@ CREATE INDEX mainspring_jobs_unfinished ON mainspring_jobs (id) WHERE finished_a
 
 -- down 7
 DROP INDEX mainspring_jobs_unfinished;
+
+-- up 8, for 6
+-- Flows, by the id of their own job: a row that changes with every step, and the plan, which does not.
+CREATE TABLE mainspring_flows (
+    id   TEXT PRIMARY KEY,
+    body TEXT NOT NULL                  -- JSON
+) STRICT;
+CREATE TABLE mainspring_plans (
+    flow TEXT PRIMARY KEY,
+    body TEXT NOT NULL                  -- JSON
+) STRICT;
+-- The jobs of the steps.
+CREATE TABLE mainspring_flow_jobs (
+    flow     TEXT    NOT NULL,
+    position INTEGER NOT NULL,          -- life << 56 | step << 32 | index
+    job_id   TEXT    NOT NULL,
+    PRIMARY KEY (flow, position)
+) STRICT, WITHOUT ROWID;
+
+-- down 8
+DROP TABLE mainspring_flow_jobs;
+DROP TABLE mainspring_plans;
+DROP TABLE mainspring_flows;

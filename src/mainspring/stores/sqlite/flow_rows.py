@@ -1,0 +1,173 @@
+"""Reads and writes flows, their plans and the jobs of their steps in the SQLite file, inside the open transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from ...flow.graph import Graph
+from ...ids import JobId, WorkerId
+from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
+from ...records.job import Job, NewJob
+from ...records.plan import Plan
+from ...records.step import MAX_INDEX, MAX_POSITION
+from ...records.unreadable import unreadable_record
+from ..rows import COLUMNS, Row, job_of
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import Name
+from .file import FLOWS_VERSION
+from .lenient import fetch_rows
+from .lists import mark_undecodable
+
+# Plans never change, so their graphs are kept: this many, and this many characters of their texts together.
+MAX_KEPT_GRAPHS = 2000
+MAX_KEPT_CHARACTERS = 20_000_000
+
+_encode = msgspec.json.Encoder().encode
+_decode_flow = msgspec.json.Decoder(Flow).decode
+_decode_plan = msgspec.json.Decoder(Plan).decode
+
+
+class GraphCache:
+    """The graphs of flows that were read lately, by the id of the flow."""
+
+    def __init__(self) -> None:
+        self._graphs: OrderedDict[JobId, tuple[Graph, int]] = OrderedDict()
+        self._characters = 0
+
+    def get(self, id: JobId) -> Graph | None:
+        if (found := self._graphs.get(id)) is None:
+            return None
+        self._graphs.move_to_end(id)
+        return found[0]
+
+    def put(self, id: JobId, graph: Graph, characters: int) -> None:
+        if id in self._graphs:
+            return
+        self._graphs[id] = graph, characters
+        self._characters += characters
+        while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
+            _, (_, size) = self._graphs.popitem(last=False)
+            self._characters -= size
+
+
+# reading
+
+_FLOWS = "SELECT id, body FROM mainspring_flows WHERE id IN (SELECT value FROM json_each(?))"
+_PLANS = "SELECT flow, body FROM mainspring_plans WHERE flow IN (SELECT value FROM json_each(?))"
+_COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
+_STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_flow_jobs step CROSS JOIN mainspring_jobs job ON job.id = step.job_id
+    WHERE step.flow = :flow AND step.position BETWEEN :first AND :last {{}} ORDER BY step.position LIMIT :limit"""
+_ALL = _STEP_JOBS.format("")
+_UNFINISHED = _STEP_JOBS.format("AND job.state IN ('pending', 'running', 'waiting', 'paused')")
+_FAILED = _STEP_JOBS.format("AND job.state IN ('dead', 'cancelled', 'expired')")
+
+
+def read_flows(db: sqlite3.Connection, ids: Collection[JobId]) -> dict[JobId, Flow]:
+    """The rows of these flows that can be decoded."""
+    found: dict[JobId, Flow] = {}
+    for id, body in db.execute(_FLOWS, (_encode(list(ids)).decode(),)).fetchall():
+        try:
+            found[id] = _decode_flow(body)
+        except msgspec.DecodeError as error:
+            unreadable_record("flow", id, error)
+    return found
+
+
+def read_flow_ids(db: sqlite3.Connection, ids: Collection[JobId]) -> set[JobId]:
+    """Which of these flows are stored."""
+    sql = "SELECT id FROM mainspring_flows WHERE id IN (SELECT value FROM json_each(?))"
+    return {id for (id,) in db.execute(sql, (_encode(list(ids)).decode(),))}
+
+
+def read_graphs(db: sqlite3.Connection, ids: Collection[JobId], cache: GraphCache | None) -> dict[JobId, Graph]:
+    """The graphs of these flows' plans."""
+    found = {} if cache is None else {id: graph for id in ids if (graph := cache.get(id)) is not None}
+    if missing := [id for id in ids if id not in found]:
+        for id, body in db.execute(_PLANS, (_encode(missing).decode(),)).fetchall():
+            try:
+                found[id] = Graph(_decode_plan(body))
+            except msgspec.DecodeError as error:
+                unreadable_record("plan of flow", id, error)
+                continue
+            if cache is not None:
+                cache.put(id, found[id], len(body))
+    return found
+
+
+def add_flows(db: sqlite3.Connection, tables: LoadedTables, ids: Collection[JobId], cache: GraphCache | None) -> None:
+    """Adds these flows with their graphs."""
+    flows = read_flows(db, ids)
+    graphs = read_graphs(db, flows, cache) if flows else {}
+    for id in ids:
+        graph = graphs.get(id)
+        tables.add_flow(id, None if graph is None else flows.get(id), graph)
+
+
+def step_jobs(db: sqlite3.Connection, flow: JobId, first: int, last: int, limit: int, sql: str = _ALL) -> list[Job]:
+    values = {"flow": flow, "first": first, "last": last, "limit": limit}
+    rows: Iterable[Row] = mark_undecodable(fetch_rows(db, sql, values))
+    return [job_of(row) for row in rows]
+
+
+def add_step_jobs(db: sqlite3.Connection, tables: LoadedTables, name: Name) -> None:
+    flow, _, first = name.name.partition(" ")
+    match name.kind:
+        case "unfinished_steps":
+            found = step_jobs(db, flow, int(first), int(first) | MAX_INDEX, MAX_CANCELLED_JOBS + 1, _UNFINISHED)
+        case "failed_steps":
+            found = step_jobs(db, flow, 0, MAX_POSITION, MAX_RETRIED_JOBS, _FAILED)
+        case _:
+            found = step_jobs(db, flow, 0, MAX_POSITION, MAX_CANCELLED_JOBS + 1)
+    tables.add_step_jobs(name, found)
+
+
+# writing
+
+_WRITE = """INSERT INTO mainspring_flows (id, body) VALUES (?, ?)
+    ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+
+
+def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
+    """Writes the flows that a rule has changed, and the plans of new ones."""
+    if tables.plans:
+        require_releases_with_flows(db)
+        plans = [(id, _encode(plan).decode()) for id, plan in tables.plans]
+        db.executemany("INSERT OR IGNORE INTO mainspring_plans (flow, body) VALUES (?, ?)", plans)
+    if not (changed := tables.changed_flows()):
+        return
+    db.executemany(_WRITE, [(id, _encode(flow).decode()) for id, flow in changed.items() if flow is not None])
+    for id in (id for id, flow in changed.items() if flow is None):
+        db.execute("DELETE FROM mainspring_flows WHERE id = ?", (id,))
+        db.execute("DELETE FROM mainspring_plans WHERE flow = ?", (id,))
+
+
+def add_flow_jobs(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
+    """Records which steps these jobs belong to."""
+    rows = [(job.step.flow, job.step.position, job.id) for job in jobs if job.step is not None]
+    if rows:
+        db.executemany("INSERT OR IGNORE INTO mainspring_flow_jobs VALUES (?, ?, ?)", rows)
+
+
+def drop_flow_job(db: sqlite3.Connection, job: Job) -> None:
+    if job.step is not None:
+        key = (job.step.flow, job.step.position)
+        db.execute("DELETE FROM mainspring_flow_jobs WHERE flow = ? AND position = ?", key)
+
+
+def require_releases_with_flows(db: sqlite3.Connection) -> None:
+    """Shuts older releases out once a flow is stored: their next beat fails with SchemaMismatch."""
+    sql = "UPDATE mainspring_schema SET oldest = ? WHERE oldest < ?"
+    db.execute(sql, (FLOWS_VERSION, FLOWS_VERSION))
+
+
+_OLDER_WORKERS = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info, '$.schema') END AS known
+    FROM mainspring_workers WHERE until > ? AND typeof(known) = 'integer' AND known BETWEEN 1 AND ? ORDER BY id"""
+
+
+def older_workers(db: sqlite3.Connection, now: int) -> list[WorkerId]:
+    """The live workers that would end the steps of a flow without moving it."""
+    return [id for id, _ in db.execute(_OLDER_WORKERS, (now, FLOWS_VERSION - 1))]
