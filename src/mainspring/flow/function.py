@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadFlow, BadInput
+from .arguments import check_value
+from .json_types import shown
 from .planner import planning
+from .wiring import is_assignable
 
 if TYPE_CHECKING:
     from ..records.flow import Plan
@@ -20,6 +23,15 @@ def plan_of(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     with planning() as planner:
         result = task.fn(*args, **kwargs)
         try:
+            _check_result(task, result)
             return planner.plan(result, fail_fast=task.options.fail_fast)
         except BadInput as bad:
             raise BadFlow(f"flow {task.name!r}: {bad}") from None
+
+
+def _check_result(task: Task[Any, Any], result: Any) -> None:
+    """Raises BadFlow if what the function returns certainly does not fit its annotation."""
+    wanted = task.results.type
+    if result is None and not is_assignable(type(None), wanted):
+        raise BadFlow(f"its function returns nothing, and its annotation says {shown(wanted)}")
+    check_value(result, wanted, "what its function returns")

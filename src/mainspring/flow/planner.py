@@ -42,6 +42,8 @@ class StepCall(Struct, frozen=True, kw_only=True):
     item: str = ""
     failed_ratio: float = 0.0
     options: StepOptions = StepOptions()
+    result: Any = Any
+    """The annotation of its value."""
 
 
 class Planner:
@@ -61,7 +63,10 @@ class Planner:
     # values
 
     def literal(self, given: Any) -> Operand:
-        text = encode(given).decode()
+        return self.literal_text(encode(given).decode())
+
+    def literal_text(self, text: str) -> Operand:
+        """A value that is known now, as JSON."""
         if text not in self._inputs:
             self._bytes += len(text)
             if self._bytes > MAX_INPUT_BYTES:
@@ -91,7 +96,7 @@ class Planner:
             args={key: self.operand(value) for key, value in call.arguments.items()},
             accepts_none=tuple(call.accepts_none),
             after=tuple(dict.fromkeys(self._step_of(one, name) for one in _several(call.after))),
-            when=None if call.when is None else condition_of(call.when),
+            when=None if call.when is None else condition_of(self, call.when),
             on=call.on,
             optional=call.optional,
             over=None if call.item == "" else self.operand(call.over),
@@ -103,7 +108,7 @@ class Planner:
         self._names[name] = n = len(self._steps) - 1
         if call.step is None:
             self._last_numbers[call.task] = self._numbered(call.task)[1] - 1
-        return Value(self, ValueOf(n), name)
+        return Value(self, ValueOf(n), name, call.result)
 
     def _name(self, call: StepCall) -> str:
         """The step's own name, or its task's with a number."""
