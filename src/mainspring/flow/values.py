@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import BadFlow
 from ..records.flow import (
@@ -22,6 +22,8 @@ from ..records.flow import (
 from .json_types import union_of
 from .planner import Planner
 from .wiring import part_of
+
+T = TypeVar("T")
 
 
 class Unknown:
@@ -207,15 +209,16 @@ def exists(value: Any) -> Any:
     return When(value._planner, Exists(value._operand))
 
 
-def first(*values: Any) -> Any:
+def first(*values: T) -> T:
     """The first of these values whose step completed: `return first(main, fallback)`."""
-    if len(values) < 2 or not all(isinstance(value, Value) for value in values):
+    found = [value for value in values if isinstance(value, Value)]
+    if len(found) < 2 or len(found) < len(values):
         raise BadFlow("first() takes two or more values of steps")
-    planner = values[0]._planner
-    if any(value._planner is not planner for value in values):
+    planner = found[0]._planner
+    if any(value._planner is not planner for value in found):
         raise BadFlow("first() takes values of one flow: one of these is of another")
-    name, operand = f"first({', '.join(map(repr, values))})", FirstOf(tuple(value._operand for value in values))
-    return Value(planner, operand, name, union_of(value._type for value in values))
+    name, operand = f"first({', '.join(map(repr, found))})", FirstOf(tuple(value._operand for value in found))
+    return cast("T", Value(planner, operand, name, union_of(value._type for value in found)))
 
 
 def signal(name: str, type: Any = Any, /, **options: Any) -> Any:
