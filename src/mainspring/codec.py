@@ -83,9 +83,9 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
     return data
 
 
-def too_deep(data: bytes) -> bool:
-    """Whether a JSON document has more than MAX_DEPTH levels. Cheap for a document with few brackets."""
-    return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
+def too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether a JSON document has more levels than the limit. Cheap for a document with few brackets."""
+    return data.count(b"[") + data.count(b"{") > limit and _depth(data) > limit
 
 
 def _depth(data: bytes) -> int:
@@ -138,7 +138,7 @@ class Arguments:
         self._names: list[str] = []
         self._first: list[str] = []  # positional only
         self.positional: list[str] = []
-        self._rest: str | None = None
+        self.rest: str | None = None
         self._extra: Any = None
         hints, declared = _hints(fn, task), _signature(fn, task).parameters
         fields: list[Any] = []
@@ -157,9 +157,9 @@ class Arguments:
             elif context in typing.get_args(hint):
                 raise BadTask(f"task {task!r}: annotate {parameter.name!r} as Context, and nothing else")
             elif parameter.kind is parameter.VAR_POSITIONAL:
-                self._rest = f"*{parameter.name}"
-                self.types[self._rest] = list[hint]  # type: ignore[valid-type]
-                fields.append((self._rest, list[hint], UNSET))  # type: ignore[valid-type]
+                self.rest = f"*{parameter.name}"
+                self.types[self.rest] = list[hint]  # type: ignore[valid-type]
+                fields.append((self.rest, list[hint], UNSET))  # type: ignore[valid-type]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = dict[str, hint]  # type: ignore[valid-type]
             else:
@@ -175,7 +175,7 @@ class Arguments:
                     hint, default = hint | None, (UNSET,)
                 fields.append((parameter.name, hint, *default))
         self._declared = [parameter for name, parameter in declared.items() if name != self.context]
-        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self._rest or self._extra)
+        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self.rest or self._extra)
         # Fields have neutral names, since a parameter's name may not be valid for a Struct's field.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
         self._parameters = [(name, self._fields[name]) for name in self._names]
@@ -268,10 +268,10 @@ class Arguments:
             return {self.positional[0]: args[0]}
         values = dict(zip(self.positional, args, strict=False))
         if len(args) > len(self.positional):
-            if self._rest is None:
+            if self.rest is None:
                 takes = f"at most {len(self.positional)}" if self.positional else "no"
                 raise BadPayload(f"task {self.task!r} takes {takes} positional arguments, got {len(args)}")
-            values[self._rest] = list(args[len(self.positional) :])
+            values[self.rest] = list(args[len(self.positional) :])
         for name, value in kwargs.items():
             if name in values:
                 raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
@@ -294,7 +294,7 @@ class Arguments:
         values = {name: value for name, field in self._parameters if (value := getattr(shape, field)) is not UNSET}
         if self.item_types:
             self._put_results(values, results)
-        rest = UNSET if self._rest is None else getattr(shape, self._fields[self._rest])
+        rest = UNSET if self.rest is None else getattr(shape, self._fields[self.rest])
         first = self._first if rest is UNSET else self.positional
         args = [values.pop(name) for name in first if name in values]
         if rest is not UNSET:

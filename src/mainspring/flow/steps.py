@@ -24,16 +24,24 @@ MAX_ITEMS = MAX_INPUT_BYTES
 
 def add_step(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
     """Adds task.step(*args, **kwargs) to the flow that is being planned."""
-    planner = current_planner(f"{task.name}.step()")
+    return add_step_to(current_planner(f"{task.name}.step()"), task, args, kwargs)
+
+
+def add_step_to(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
     with naming(planner.next_name(task)):
         return add_call(planner, task, task.arguments.bind(tuple(args), kwargs))
 
 
 def add_map(task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
     """Adds task.map(items, *args, **kwargs) to the flow that is being planned."""
-    planner = current_planner(f"{task.name}.map()")
+    return add_map_to(current_planner(f"{task.name}.map()"), task, items, args, kwargs)
+
+
+def add_map_to(
+    planner: Planner, task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Value:
     with naming(planner.next_name(task)):
-        item = _item_parameter(task)
+        item = item_parameter(task)
         arguments = task.arguments.bind((None, *args), kwargs)
         del arguments[item]
         return add_call(planner, task, arguments, items, item)
@@ -77,12 +85,14 @@ def naming(name: str) -> Iterator[None]:
     """What is wrong inside the block is reported as a BadFlow that names the step."""
     try:
         yield
+    except RecursionError:
+        raise BadFlow(f"step {name!r}: a value is nested too deeply, or contains itself") from None
     except BadInput as bad:
         text = str(bad)
         raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"step {name!r}: {text}") from None
 
 
-def _item_parameter(task: Task[Any, Any]) -> str:
+def item_parameter(task: Task[Any, Any]) -> str:
     positional = task.arguments.positional
     if not positional:
         raise BadFlow(f"task {task.name!r} has no parameter for an item: .map() passes each item as the first argument")
