@@ -10,7 +10,7 @@ from ..errors import BadFlow
 from ..records.flow import FirstOf, Operand, ValueOf
 from .json_types import accepts_none, element_of, members, shown
 from .planner import Planner
-from .values import Unknown, Value
+from .values import Unknown, Value, When
 from .wiring import is_assignable, part_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def check_value(given: Any, wanted: Any, what: str) -> None:
         case Value():
             if not is_assignable(given._type, wanted):
                 raise BadFlow(f"{what} takes {shown(wanted)}, and {given!r} is {shown(given._type)}")
+        case When():
+            raise BadFlow(f"{what} is a condition: a condition belongs into when=; compare the values in a task")
         case list() | tuple() if has_unknown(given):
             if not is_assignable(list, wanted):
                 raise BadFlow(f"{what} takes {shown(wanted)}, got a list")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from msgspec.structs import replace
 
-from ..errors import BadFlow, BadInput
+from ..errors import BadFlow
 from ..records.job import NewJob
 from ..suggest import did_you_mean
 from .planner import Planner
-from .steps import add_map_to, add_step_to
+from .steps import add_map_to, add_step_to, naming
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
@@ -35,7 +34,7 @@ class PlanBuilder:
     def __init__(self, app: Mainspring, name: str, fail_fast: bool = False, options: Mapping[str, Any] = {}) -> None:
         """`options` are those of the flow's job."""
         self.name = name
-        self.planner = Planner()
+        self.planner = Planner(app)
         self._app, self._fail_fast, self._options = app, fail_fast, options
         self._result: Any = None
 
@@ -67,13 +66,13 @@ class PlanBuilder:
 
     def returns(self, value: Any) -> None:
         """Sets the result of the flow: a value of a step, of several, or one that is known now."""
-        with self._naming():
+        with naming(f"flow {self.name!r}"):
             self.planner.operand(value)
         self._result = value
 
     def plan(self) -> Plan:
         """The plan as it is now. Raises BadFlow if it is none."""
-        with self._naming():
+        with naming(f"flow {self.name!r}"):
             return self.planner.plan(self._result, fail_fast=self._fail_fast)
 
     def document(self) -> dict[str, Any]:
@@ -91,15 +90,6 @@ class PlanBuilder:
     def _task(self, given: Task[Any, Any] | str) -> Task[Any, Any]:
         return task_of(self._app, given)
 
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        try:
-            yield
-        except RecursionError:
-            raise BadFlow(f"flow {self.name!r}: its result is nested too deeply, or contains itself") from None
-        except BadInput as bad:
-            raise BadFlow(f"flow {self.name!r}: {bad}") from None
-
 
 def with_plan(job: NewJob, plan: Plan) -> NewJob:
     """The job with the plan that it comes with."""
@@ -113,6 +103,6 @@ def task_of(app: Mainspring, given: Task[Any, Any] | str) -> Task[Any, Any]:
         if given not in tasks:
             raise BadFlow(f"no task {given!r} is registered in this app; {did_you_mean(given, tasks)}")
         return tasks[given]
-    if getattr(given, "app", None) is not app:
-        raise BadFlow(f"{given!r:.80} is no task of this app")
+    if not hasattr(given, "planned_options"):
+        raise BadFlow(f"a step takes a task, or its name; got {given!r:.80}")
     return given

@@ -66,7 +66,7 @@ class StepDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     when: Any = None
     on: On = "success"
     optional: bool = False
-    failed_ratio: float = 0.0
+    failed_ratio: float = 0
     options: dict[str, Any] = {}
 
 
@@ -95,10 +95,11 @@ def builder_from_document(
     builder = PlanBuilder(app, document.name, document.fail_fast, options)
     reader = _Reader(builder)
     for step in _in_order(document.steps):
-        with naming(step.name):
+        with naming(f"step {step.name!r}"):
             reader.add(step, app)
     if document.result is not None:
-        builder.returns(reader.value(document.result))
+        with naming("the result"):
+            builder.returns(reader.value(document.result))
     return builder
 
 
@@ -239,11 +240,17 @@ def _refuse_value(name: str, given: Any) -> NoReturn:
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := [name for name in given if name not in _OPTIONS]:
         raise BadFlow(f"a step has no option {unknown[0]!r}; {did_you_mean(unknown[0], _OPTIONS)}")
+    return {**given, **({"backoff": _backoff(given["backoff"])} if "backoff" in given else {})}
+
+
+def _backoff(given: Any) -> Backoff:
+    known = Backoff.__struct_fields__
+    if isinstance(given, dict) and (unknown := [name for name in given if name not in known]):
+        raise BadFlow(f"option backoff has no field {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
     try:
-        backoff = {"backoff": msgspec.convert(given["backoff"], Backoff)} if "backoff" in given else {}
+        return msgspec.convert(given, Backoff)
     except (msgspec.ValidationError, BadInput) as bad:
         raise BadFlow(f"option backoff: {bad}") from None
-    return {**given, **backoff}
 
 
 # writing
@@ -276,7 +283,7 @@ class _Writer:
             when=None if step.when is None else self._condition(step.when),
             on=step.on,
             optional=step.optional,
-            failed_ratio=step.failed_ratio,
+            failed_ratio=step.failed_ratio or 0,
             options={name: value for name, value in options.items() if name in _OPTIONS},
         )
 
@@ -292,6 +299,8 @@ class _Writer:
             case ListOf(items=items):
                 return [self.value(one) for one in items]
             case ObjectOf(fields=fields):
+                if bad := [name for name in fields if name.startswith("$")]:
+                    raise BadFlow(f"an object with the name {bad[0]!r} and values of steps has no readable form")
                 return {name: self.value(one) for name, one in fields.items()}
 
     def _condition(self, condition: Condition) -> Any:

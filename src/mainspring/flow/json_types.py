@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 
 
-class Field(Struct, frozen=True):
+class JsonField(Struct, frozen=True):
     """A field of a class, as JSON has it."""
 
     name: str
@@ -104,7 +104,7 @@ def _has_fields(cls: type) -> bool:
     )
 
 
-def fields_of(hint: Any) -> dict[str, Field] | None:
+def fields_of(hint: Any) -> dict[str, JsonField] | None:
     """The fields by attribute; None if the type has none, or may have others."""
     cls = class_of(hint)
     if not isinstance(cls, type) or not _has_fields(cls):
@@ -113,16 +113,16 @@ def fields_of(hint: Any) -> dict[str, Field] | None:
         return _model_fields(cls)
     if issubclass(cls, Struct):
         found = msgspec.structs.fields(cls)
-        return {one.name: Field(one.encode_name, one.type, one.required) for one in found}
-    return {name: Field(name, wanted, name in _required(cls)) for name, wanted in _hints_of(cls).items()}
+        return {one.name: JsonField(one.encode_name, one.type, one.required) for one in found}
+    return {name: JsonField(name, wanted, name in _required(cls)) for name, wanted in _hints_of(cls).items()}
 
 
-def _model_fields(cls: Any) -> dict[str, Field] | None:
+def _model_fields(cls: Any) -> dict[str, JsonField] | None:
     """The fields of a pydantic model."""
     if getattr(cls, "model_config", {}).get("extra") == "allow":
         return None
-    found = {name: Field(name, one.annotation, one.is_required()) for name, one in cls.model_fields.items()}
-    computed = {name: Field(name, one.return_type, False) for name, one in cls.model_computed_fields.items()}
+    found = {name: JsonField(name, one.annotation, one.is_required()) for name, one in cls.model_fields.items()}
+    computed = {name: JsonField(name, one.return_type, False) for name, one in cls.model_computed_fields.items()}
     return found | computed
 
 
@@ -143,8 +143,9 @@ def _required(cls: Any) -> typing.Container[str]:
     if dataclasses.is_dataclass(cls):
         missing = dataclasses.MISSING
         return {one.name for one in dataclasses.fields(cls) if one.default is missing is one.default_factory}
-    if typing.is_typeddict(cls):
-        return frozenset(cls.__required_keys__)
+    if typing.is_typeddict(cls):  # annotations that are text hide NotRequired from __required_keys__
+        hints = _hints_of(cls)
+        return {name for name in cls.__required_keys__ if typing.get_origin(hints[name]) is not typing.NotRequired}
     return ()
 
 
@@ -179,4 +180,4 @@ def shown(hint: Any) -> str:
         return "None"
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__
-    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", str(hint))
+    return re.sub(r"(?<![\w'\"])(?:\w+\.)+(?=[^\W\d])", "", str(hint))

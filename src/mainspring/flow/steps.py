@@ -28,7 +28,7 @@ def add_step(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def add_step_to(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
-    with naming(planner.next_name(task)):
+    with naming(f"step {planner.next_name(task)!r}"):
         return add_call(planner, task, task.arguments.bind(tuple(args), kwargs))
 
 
@@ -40,7 +40,7 @@ def add_map(task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mappi
 def add_map_to(
     planner: Planner, task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Value:
-    with naming(planner.next_name(task)):
+    with naming(f"step {planner.next_name(task)!r}"):
         item = item_parameter(task)
         arguments = task.arguments.bind((None, *args), kwargs)
         del arguments[item]
@@ -51,6 +51,8 @@ def add_call(
     planner: Planner, task: Task[Any, Any], arguments: Mapping[str, Any], over: Any = None, item: str = ""
 ) -> Value:
     """Adds a step with these arguments by parameter; one that maps over a list if `item` names a parameter."""
+    if planner.app is not None and task.app is not planner.app:
+        raise BadFlow(f"task {task.name!r} is of another app: declare it here, or an @app.stub of it")
     check_arguments(planner, task, arguments, item)
     result = task.results.type
     if item:
@@ -81,15 +83,15 @@ def listed(items: Any) -> Any:
 
 
 @contextmanager
-def naming(name: str) -> Iterator[None]:
-    """What is wrong inside the block is reported as a BadFlow that names the step."""
+def naming(what: str) -> Iterator[None]:
+    """What is wrong inside the block is reported as a BadFlow that names the step, or another part of the flow."""
     try:
         yield
     except RecursionError:
-        raise BadFlow(f"step {name!r}: a value is nested too deeply, or contains itself") from None
+        raise BadFlow(f"{what}: a value is nested too deeply, or contains itself") from None
     except BadInput as bad:
         text = str(bad)
-        raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"step {name!r}: {text}") from None
+        raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"{what}: {text}") from None
 
 
 def item_parameter(task: Task[Any, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import BadFlow
@@ -20,7 +21,7 @@ from ..records.flow import (
     ValueOf,
 )
 from .json_types import union_of
-from .planner import Planner
+from .planner import MAX_NESTING_DEPTH, Planner
 from .wiring import part_of
 
 T = TypeVar("T")
@@ -187,6 +188,25 @@ def any_of(left: Condition, right: Condition) -> AnyOf:
     return AnyOf((*(left.conditions if isinstance(left, AnyOf) else (left,)), right))
 
 
+def shallow(condition: Condition) -> Condition:
+    """The condition. Raises BadFlow if it is nested too deeply to be stored."""
+    level: list[Condition] = [condition]
+    for _ in range(MAX_NESTING_DEPTH):
+        level = [inner for one in level for inner in _inner(one)]
+        if not level:
+            return condition
+    raise BadFlow(f"conditions are nested at most {MAX_NESTING_DEPTH} levels deep: compute this one in a task")
+
+
+def _inner(condition: Condition) -> Sequence[Condition]:
+    match condition:
+        case AllOf(conditions=several) | AnyOf(conditions=several):
+            return several
+        case Not(condition=one):
+            return (one,)
+    return ()
+
+
 def not_(condition: Any) -> Any:
     """The opposite of a condition, or of a value: `when=not_(check.ok)`."""
     if not isinstance(condition, When | Value):
@@ -226,8 +246,15 @@ def signal(name: str, type: Any = Any, /, **options: Any) -> Any:
     raise BadFlow(f"signal({name!r}) is not there yet: it comes with durable steps")
 
 
-def operand_of(planner: Planner, given: Any) -> Operand | None:
+def operand_of(planner: Planner, given: Any, depth: int = 0) -> Operand | None:
     """The operand of an argument that is, or contains, values of steps; None if it contains none."""
+    found = _operand_of(planner, given, depth)
+    if found is not None and depth > MAX_NESTING_DEPTH:
+        raise BadFlow(f"a value of a step is passed at most {MAX_NESTING_DEPTH} levels deep in lists and dicts")
+    return found
+
+
+def _operand_of(planner: Planner, given: Any, depth: int) -> Operand | None:
     match given:
         case Value():
             if given._planner is not planner:
@@ -236,13 +263,15 @@ def operand_of(planner: Planner, given: Any) -> Operand | None:
         case When():
             raise BadFlow("a condition belongs into when=: pass the values, and compare them in the task")
         case list() | tuple():
-            found = [operand_of(planner, item) for item in given]
+            found = [operand_of(planner, item, depth + 1) for item in given]
             if not any(found):
                 return None
             return ListOf(tuple(one or planner.literal(item) for one, item in zip(found, given, strict=True)))
         case dict():
-            fields = {name: operand_of(planner, item) for name, item in given.items()}
+            fields = {name: operand_of(planner, item, depth + 1) for name, item in given.items()}
             if not any(fields.values()):
                 return None
+            if not all(isinstance(name, str) for name in fields):
+                raise BadFlow("a dict with values of steps has text as keys")
             return ObjectOf({name: one or planner.literal(given[name]) for name, one in fields.items()})
     return None

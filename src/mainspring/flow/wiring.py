@@ -61,10 +61,8 @@ def _elements_fit(source: Any, target: Any, depth: int) -> bool:
 
 
 def _fields_fit(source: Any, target: Any, depth: int) -> bool:
-    if isinstance(class_of(source), type) and issubclass(class_of(source), class_of(target)) and fields_of(target):
-        return True
     have, want = fields_of(source), fields_of(target)
-    if converts(target):
+    if converts(target) or (want is not None and class_of(target) in class_of(source).__mro__):
         return True
     if have is None or want is None:
         return _entries_fit(source, target, depth)
