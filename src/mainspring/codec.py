@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, ValidationError
 
-from .errors import BadPayload, BadTask
+from .errors import BadFlow, BadPayload, BadTask
 from .records.run import Failure
 from .suggest import nearest_name
 
@@ -75,7 +75,7 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
         raise BadPayload(
             f"nested too deeply, over {MAX_DEPTH} levels: flatten it, or keep it elsewhere and send its name"
         ) from None
-    except BadPayload:
+    except (BadPayload, BadFlow):
         raise
     except (TypeError, ValueError, OverflowError) as bad:
         reason = str(bad)
@@ -83,9 +83,9 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
     return data
 
 
-def too_deep(data: bytes) -> bool:
-    """Whether a JSON document has more than MAX_DEPTH levels. Cheap for a document with few brackets."""
-    return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
+def too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether a JSON document has more levels than the limit. Cheap for a document with few brackets."""
+    return data.count(b"[") + data.count(b"{") > limit and _depth(data) > limit
 
 
 def _depth(data: bytes) -> int:
@@ -137,8 +137,8 @@ class Arguments:
         self._results = results
         self._names: list[str] = []
         self._first: list[str] = []  # positional only
-        self._positional: list[str] = []
-        self._rest: str | None = None
+        self.positional: list[str] = []
+        self.rest: str | None = None
         self._extra: Any = None
         hints, declared = _hints(fn, task), _signature(fn, task).parameters
         fields: list[Any] = []
@@ -157,9 +157,9 @@ class Arguments:
             elif context in typing.get_args(hint):
                 raise BadTask(f"task {task!r}: annotate {parameter.name!r} as Context, and nothing else")
             elif parameter.kind is parameter.VAR_POSITIONAL:
-                self._rest = f"*{parameter.name}"
-                self.types[self._rest] = list[hint]  # type: ignore[valid-type]
-                fields.append((self._rest, list[hint], UNSET))  # type: ignore[valid-type]
+                self.rest = f"*{parameter.name}"
+                self.types[self.rest] = list[hint]  # type: ignore[valid-type]
+                fields.append((self.rest, list[hint], UNSET))  # type: ignore[valid-type]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = dict[str, hint]  # type: ignore[valid-type]
             else:
@@ -168,14 +168,14 @@ class Arguments:
                 if parameter.kind is parameter.POSITIONAL_ONLY:
                     self._first.append(parameter.name)
                 if parameter.kind is not parameter.KEYWORD_ONLY:
-                    self._positional.append(parameter.name)
+                    self.positional.append(parameter.name)
                 default = () if parameter.default is parameter.empty else (UNSET,)
                 self.required += [] if default else [parameter.name]
                 if self._reads_results(parameter.name, hint):
                     hint, default = hint | None, (UNSET,)
                 fields.append((parameter.name, hint, *default))
         self._declared = [parameter for name, parameter in declared.items() if name != self.context]
-        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self._rest or self._extra)
+        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self.rest or self._extra)
         # Fields have neutral names, since a parameter's name may not be valid for a Struct's field.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
         self._parameters = [(name, self._fields[name]) for name in self._names]
@@ -207,9 +207,9 @@ class Arguments:
             raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
 
     @property
-    def positional(self) -> list[str]:
-        """The parameters that take positional arguments, in order."""
-        return self._positional
+    def extra_type(self) -> Any:
+        """The type of **kwargs."""
+        return typing.get_args(self._extra)[1] if self._extra is not None else Any
 
     @property
     def parameters(self) -> str:
@@ -264,14 +264,14 @@ class Arguments:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by parameter name."""
-        if not kwargs and len(args) == 1 and self._positional:  # the most frequent call, three times as fast
-            return {self._positional[0]: args[0]}
-        values = dict(zip(self._positional, args, strict=False))
-        if len(args) > len(self._positional):
-            if self._rest is None:
-                takes = f"at most {len(self._positional)}" if self._positional else "no"
+        if not kwargs and len(args) == 1 and self.positional:  # the most frequent call, three times as fast
+            return {self.positional[0]: args[0]}
+        values = dict(zip(self.positional, args, strict=False))
+        if len(args) > len(self.positional):
+            if self.rest is None:
+                takes = f"at most {len(self.positional)}" if self.positional else "no"
                 raise BadPayload(f"task {self.task!r} takes {takes} positional arguments, got {len(args)}")
-            values[self._rest] = list(args[len(self._positional) :])
+            values[self.rest] = list(args[len(self.positional) :])
         for name, value in kwargs.items():
             if name in values:
                 raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
@@ -294,8 +294,8 @@ class Arguments:
         values = {name: value for name, field in self._parameters if (value := getattr(shape, field)) is not UNSET}
         if self.item_types:
             self._put_results(values, results)
-        rest = UNSET if self._rest is None else getattr(shape, self._fields[self._rest])
-        first = self._first if rest is UNSET else self._positional
+        rest = UNSET if self.rest is None else getattr(shape, self._fields[self.rest])
+        first = self._first if rest is UNSET else self.positional
         args = [values.pop(name) for name in first if name in values]
         if rest is not UNSET:
             args += rest
@@ -365,21 +365,10 @@ def _reason(error: BaseException) -> str:
 class ResultCodec:
     """Decodes the results of one function."""
 
-    def __init__(self, fn: Callable[..., Any] | None, task: str) -> None:
-        self._take(Any if fn is None else _hints(fn, task).get("return", Any))
-
-    @classmethod
-    def of_type(cls, hint: Any) -> ResultCodec:
-        codec = cls.__new__(cls)
-        codec._take(hint)
-        return codec
-
-    def _take(self, hint: Any) -> None:
-        self.type = hint
-        try:
-            self._decode = msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
-        except (TypeError, ValueError):
-            self._decode = msgspec.json.Decoder(Any).decode
+    def __init__(self, fn: Callable[..., Any] | None, task: str, type: Any = Any) -> None:
+        """`type` is that of the results if there is no function."""
+        self.type = type if fn is None else _hints(fn, task).get("return", Any)
+        self._decode = type_decoder(self.type)
 
     def decode(self, text: str | None) -> Any:
         if text is None:
@@ -389,6 +378,14 @@ class ResultCodec:
         except ValidationError:
             # The return annotation was not true: the plain data is better than nothing.
             return msgspec.json.decode(text)
+
+
+def type_decoder(hint: Any) -> Callable[[bytes | str], Any]:
+    """Decodes a value of this type; of one that JSON cannot carry, any value."""
+    try:
+        return msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
+    except (TypeError, ValueError):
+        return msgspec.json.Decoder(Any).decode
 
 
 def _title(wanted: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from msgspec.structs import replace
+
 from . import control
 from .clock import StoreClock
 from .codec import ResultCodec, encode_call
@@ -18,7 +20,7 @@ from .events import COLLECTED_EVENTS, Bus, Event, JobEnqueued, enqueued_event
 from .lazy import lazy_property
 from .records.job import Enqueued, NewJob
 from .registry import Registry
-from .suggest import did_you_mean
+from .suggest import did_you_mean, unexpected_keyword
 from .task.handle import UNKNOWN_RESULTS, Handle
 from .task.options import (
     CheckedOptions,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 # The leadership that fires schedules if the setting `fire` is "leader".
 FIRING_LEADER = "mainspring.fire"
+# The task of a flow that has no function: its job comes with the plan.
+FLOW_TASK = "mainspring.flow"
 
 
 class Engine(Facades):
@@ -215,6 +219,16 @@ class Engine(Facades):
             for name in tasks:
                 if (task := self.tasks.get(name)) is not None and task.is_flow:
                     self._root.capabilities.require_flows()
+
+    def flow_job(self, name: str, options: Mapping[str, Any]) -> tuple[NewJob, Any]:
+        """The job of a flow that comes with its plan, still without it; and the transaction that it is part of."""
+        flow = check_name(name, "flow name")
+        if unknown := [one for one in options if one not in JobOptions.__annotations__]:
+            raise unexpected_keyword("plan", unknown[0], JobOptions.__annotations__)
+        given = checked_options(options, f"flow {flow!r}")
+        checked = check_one_key(CheckedOptions(**given), flow)
+        template = job_template(FLOW_TASK, replace(checked, metadata={"flow": flow, **checked.metadata}), checked)
+        return new_job(template, "{}", checked, self.clock.now(), dict), checked.within
 
     def check_within(self) -> None:
         """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""

@@ -16,6 +16,7 @@ from .task.context import Context
 from .task.options import (
     CheckedOptions,
     FlowOptions,
+    JobOptions,
     StubOptions,
     TaskOptions,
     check_name,
@@ -28,6 +29,7 @@ from .task.task import Task
 if TYPE_CHECKING:
     from .app import Mainspring
     from .events import Bus, E
+    from .flow.builder import PlanBuilder
     from .middleware import Middleware
     from .records.outcome import Outcome
     from .schedule.options import DeclaredSchedule, ScheduleOptions
@@ -48,7 +50,7 @@ class Registry:
 
     def __init__(self, app: Mainspring, middleware: Sequence[Middleware] = ()) -> None:
         """`app` is the app of its tasks."""
-        self._app = app
+        self.app = app
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, DeclaredSchedule] = {}
         self.middleware = list(middleware)
@@ -94,7 +96,7 @@ class Registry:
         kind: Kind = "task",
     ) -> Task[Any, Any]:
         """A task of the app that is not registered, such as the internal ones."""
-        return Task(self._app, name, fn, options, middleware, kind == "stub", kind == "flow")
+        return Task(self.app, name, fn, options, middleware, kind == "stub", kind == "flow")
 
     def _check_task_name(self, title: str) -> None:
         if not title or title == "<lambda>":
@@ -107,7 +109,7 @@ class Registry:
     def _check_handler(self, handler: Task[Any, Any], title: str) -> None:
         from .task.dead_letter import check_handler
 
-        if check_handler(handler).app is not self._app:
+        if check_handler(handler).app is not self.app:
             raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
 
     def add_dead_letter_handler(self, fn: Callable[..., Any]) -> Task[Any, Any]:
@@ -115,7 +117,7 @@ class Registry:
 
         if self.dead_letter_handler is not None:
             raise BadTask(f"the dead-letter handler is {self.dead_letter_handler.name!r} already; an app has one")
-        task = fn if isinstance(fn, Task) else self.add_task(fn, options={"queue": self._app.settings.dead_queue})
+        task = fn if isinstance(fn, Task) else self.add_task(fn, options={"queue": self.app.settings.dead_queue})
         try:
             self.dead_letter_handler = check_handler(task)
         except BadTask:
@@ -146,13 +148,13 @@ class Registry:
 
         if check_name(name, "schedule name") in self.schedules:
             raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
-        if isinstance(task, Task) and task.app is not self._app:
+        if isinstance(task, Task) and task.app is not self.app:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
         if isinstance(task, Task):
             task.refuse_step_options(f"schedule {name!r} makes jobs of their own")
         if isinstance(task, str):
             raise BadInput(f"schedule {name!r} takes the task itself, not its name, {task!r}; or an @app.stub")
-        self.schedules[name] = declare(name, trigger, task, options, self._app.settings.payload_limit)
+        self.schedules[name] = declare(name, trigger, task, options, self.app.settings.payload_limit)
 
     def add_scheduled_task(self, fn: Any, name: str | None, trigger: Trigger, options: Mapping[str, Any]) -> Any:
         """Schedules a task, or a function, which becomes a task only if the schedule is valid."""
@@ -289,6 +291,15 @@ class Declarations:
             return self._registry.add_task(fn, name, options, kind="flow")
 
         return register if fn is None else register(fn)
+
+    def plan(self, name: str, /, *, fail_fast: bool = False, **options: Unpack[JobOptions]) -> PlanBuilder:
+        """Begins the plan of a flow without a function. The options are those of its job.
+
+        plan = app.plan("import"); rows = plan.step(extract, url); plan.map(load, rows); await plan.enqueue()
+        """
+        from .flow.builder import PlanBuilder
+
+        return PlanBuilder(self._registry.app, check_name(name, "flow name"), fail_fast, options)
 
     @overload
     def dead_letter(self, fn: Callable[[DeadLetter], Async[R]], /) -> Task[[DeadLetter], R]: ...

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from ..codec import encode
@@ -18,11 +19,20 @@ from .graph import Graph, values_of
 from .renumber import renumbered
 
 if TYPE_CHECKING:
+    from ..app import Mainspring
     from ..task.task import Task
     from .values import Value
 
 # All values of a plan that are known when it is made.
 MAX_INPUT_BYTES = 1 << 20
+# A plan as it is stored.
+MAX_PLAN_BYTES = 16 << 20
+# Values of steps that all steps together receive.
+MAX_OPERANDS_COUNT = 200_000
+# Lists and objects with values of steps inside each other, and conditions inside conditions.
+MAX_NESTING_DEPTH = 50
+# Steps of a circle that an error names.
+MAX_SHOWN_NAMES = 20
 
 
 class StepCall(Struct, frozen=True, kw_only=True):
@@ -42,18 +52,23 @@ class StepCall(Struct, frozen=True, kw_only=True):
     item: str = ""
     failed_ratio: float = 0.0
     options: StepOptions = StepOptions()
+    result: Any = Any
+    """The annotation of its value."""
 
 
 class Planner:
     """The steps of one flow while it is planned."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: Mainspring | None = None) -> None:
+        """`app` is the app of all tasks; None: any."""
+        self.app = app
         self._steps: list[PlannedStep] = []
         self._names: dict[str, int] = {}
         self._last_numbers: dict[str, int] = {}
         """Of the steps that are named after their task."""
         self._inputs: dict[str, int] = {}
         self._bytes = 0
+        self._operands = 0
 
     def is_map(self, n: int) -> bool:
         return self._steps[n].over is not None
@@ -61,7 +76,10 @@ class Planner:
     # values
 
     def literal(self, given: Any) -> Operand:
-        text = encode(given).decode()
+        return self.literal_text(encode(given).decode())
+
+    def literal_text(self, text: str) -> Operand:
+        """A value that is known now, as JSON."""
         if text not in self._inputs:
             self._bytes += len(text)
             if self._bytes > MAX_INPUT_BYTES:
@@ -74,13 +92,23 @@ class Planner:
     def operand(self, given: Any) -> Operand:
         from .values import operand_of
 
-        return operand_of(self, given) or self.literal(given)
+        found = operand_of(self, given) or self.literal(given)
+        self._count(found)
+        return found
+
+    def _count(self, operand: Operand) -> None:
+        self._operands += sum(1 for _ in values_of(operand))
+        if self._operands > MAX_OPERANDS_COUNT:
+            raise BadFlow(
+                f"the steps receive more than {MAX_OPERANDS_COUNT:,} values of other steps: make these steps a map, "
+                "whose results are one value"
+            )
 
     # steps
 
     def add(self, call: StepCall) -> Value:
         """Adds the call as a step, and returns the value that it will have."""
-        from .values import Value, condition_of
+        from .values import Value, condition_of, shallow
 
         if len(self._steps) >= MAX_STEPS:
             raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
@@ -91,19 +119,19 @@ class Planner:
             args={key: self.operand(value) for key, value in call.arguments.items()},
             accepts_none=tuple(call.accepts_none),
             after=tuple(dict.fromkeys(self._step_of(one, name) for one in _several(call.after))),
-            when=None if call.when is None else condition_of(call.when),
+            when=None if call.when is None else shallow(condition_of(self, call.when)),
             on=call.on,
             optional=call.optional,
             over=None if call.item == "" else self.operand(call.over),
             item=call.item,
-            failed_ratio=call.failed_ratio,
+            **({"failed_ratio": call.failed_ratio} if call.failed_ratio else {}),
             options=call.options,
         )
         self._steps.append(step)
         self._names[name] = n = len(self._steps) - 1
         if call.step is None:
             self._last_numbers[call.task] = self._numbered(call.task)[1] - 1
-        return Value(self, ValueOf(n), name)
+        return Value(self, ValueOf(n), name, call.result)
 
     def _name(self, call: StepCall) -> str:
         """The step's own name, or its task's with a number."""
@@ -136,16 +164,19 @@ class Planner:
     def plan(self, result: Any = None, *, fail_fast: bool = False) -> Plan:
         """The plan, checked. `result` is what the flow returns."""
         operand = None if result is None else self.operand(result)
-        return checked_plan(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
+        plan = checked_plan(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
+        if (size := len(msgspec.json.encode(plan))) > MAX_PLAN_BYTES:
+            raise BadFlow(f"the plan has {size:,} bytes, at most {MAX_PLAN_BYTES:,} are stored: use fewer steps")
+        return plan
 
 
 _current: ContextVar[Planner | None] = ContextVar("mainspring_planner", default=None)
 
 
 @contextmanager
-def planning() -> Iterator[Planner]:
-    """Calls of steps inside the block belong to the planner."""
-    planner = Planner()
+def planning(app: Mainspring | None = None) -> Iterator[Planner]:
+    """Calls of steps inside the block belong to the planner. All tasks are those of the app."""
+    planner = Planner(app)
     token = _current.set(planner)
     try:
         yield planner
@@ -205,9 +236,8 @@ def _check_step(plan: Plan, graph: Graph, n: int, step: PlannedStep) -> None:
                     f"step {step.name!r} runs with on={step.on!r}, when argument {name!r} may have no value: "
                     f"declare the parameter as `{name}: … | None`"
                 )
-    for other, paths in graph.condition_paths.items():
-        if plan.steps[other].over is not None and paths and n == other:
-            raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
+    if step.over is not None and graph.condition_paths.get(n):
+        raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
 
 
 def _sorted(plan: Plan) -> Plan:
@@ -230,8 +260,12 @@ def _sorted(plan: Plan) -> Plan:
 
 def _circle(plan: Plan, graph: Graph, sound: set[int]) -> list[str]:
     """The names of the steps of a circle, the first one again at its end."""
-    path: list[int] = [next(n for n in range(len(plan.steps)) if n not in sound)]
-    while path.count(path[-1]) < 2:
-        path.append(next(need for need in graph.needs[path[-1]] if need not in sound))
-    circle = path[path.index(path[-1]) :]
-    return [plan.steps[n].name for n in reversed(circle)]
+    path: dict[int, None] = {}
+    n = next(n for n in range(len(plan.steps)) if n not in sound)
+    while n not in path:
+        path[n] = None
+        n = next(need for need in graph.needs[n] if need not in sound)
+    walked = list(path)
+    names = [plan.steps[one].name for one in reversed([*walked[walked.index(n) :], n])]
+    shown = MAX_SHOWN_NAMES // 2
+    return names if len(names) <= MAX_SHOWN_NAMES else [*names[:shown], "…", *names[-shown:]]

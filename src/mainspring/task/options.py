@@ -94,7 +94,7 @@ class FlowOptions(CommonOptions, ConflictOptions, total=False):
     no_retry_on: Errors
     concurrency: int
     breaker: Breaker
-    on_failure: Task[[DeadLetter], Any]
+    on_failure: Task[[Any], Any]
     retention: Retention | Mapping[str, Retention]
     unique_key: KeySpec
     idempotency_key: KeySpec

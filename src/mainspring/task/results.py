@@ -76,7 +76,7 @@ class Results(Pages[T_co]):
 
     def __init__(self, read: PageReader, item_type: Any = Any) -> None:
         """A worker makes it, on its event loop."""
-        self._codec = ResultCodec.of_type(item_type)
+        self._codec = ResultCodec(None, "", item_type)
         super().__init__(read, self._values, _running_loop())
 
     def items(self) -> Pages[tuple[int, T_co]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,10 +28,10 @@ def planned_options(own: CheckedOptions, given: CheckedOptions, fingerprint: str
     """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
     if (reason := next(_not_for_steps(own, given), None)) is not None:
         raise BadFlow(reason)
-    stored = {
-        name: value for name, value in stored_options(own, given).items() if name in StepOptions.__struct_fields__
-    }
-    return StepOptions(delay=own.delay, expires=cast("float | None", own.expires), fingerprint=fingerprint, **stored)
+    found = {**stored_options(own, given), "delay": own.delay, "expires": own.expires, "fingerprint": fingerprint}
+    default = StepOptions()  # what equals it is left out of the stored plan
+    names = (name for name in StepOptions.__struct_fields__ if found[name] != getattr(default, name))
+    return StepOptions(**{name: found[name] for name in names})
 
 
 def _not_for_steps(own: CheckedOptions, given: CheckedOptions) -> Iterator[str]:

@@ -30,7 +30,6 @@ from .options import (
     checked_options,
     stored_options,
 )
-from .results import Results
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -74,6 +73,8 @@ class Task(Generic[P, R]):
         self.executor: Executor = _executor(fn, options, name, is_flow)
         # The options of the calls: see stored_options().
         self.job_options = options if stub else CheckedOptions()
+        from .results import Results
+
         self.arguments = Arguments(fn, name, Context, Results)
         if is_flow and self.arguments.context is not None:
             raise BadTask(f"flow {name!r} has no Context: its function only makes steps; use the Context in a task")
