@@ -114,8 +114,8 @@ class Task(Generic[P, R]):
             self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
-        changed.__dict__.pop("_template", None)
-        changed.__dict__.pop("_plain", None)
+        for name in ("_template", "_plain", "planned_options"):
+            changed.__dict__.pop(name, None)
         changed.options = check_one_key(replace(self.options, **given), self.name)
         changed.job_options = replace(self.job_options, **given)
         if for_steps:
@@ -160,6 +160,7 @@ class Task(Generic[P, R]):
 
         return cast("MapValue[R]", add_map(self, items, args, kwargs))
 
+    @cached_property
     def planned_options(self) -> StepOptions:
         """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
         from .step_options import planned_options
