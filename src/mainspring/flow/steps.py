@@ -66,7 +66,7 @@ def add_call(
         accepts_none=accepting_none(task, arguments),
         over=over,
         item=item,
-        options=task.planned_options,
+        options=task.planned_options(),
         result=result,
         **only,
     )
