@@ -114,8 +114,8 @@ class Task(Generic[P, R]):
             self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
-        changed.__dict__.pop("_template", None)
-        changed.__dict__.pop("_plain", None)
+        for name in ("_template", "_plain", "_planned_options"):
+            changed.__dict__.pop(name, None)
         changed.options = check_one_key(replace(self.options, **given), self.name)
         changed.job_options = replace(self.job_options, **given)
         if for_steps:
@@ -162,6 +162,10 @@ class Task(Generic[P, R]):
 
     def planned_options(self) -> StepOptions:
         """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
+        return self._planned_options
+
+    @cached_property
+    def _planned_options(self) -> StepOptions:
         from .step_options import planned_options
 
         fingerprint = None if self.stub else self.arguments.fingerprint
