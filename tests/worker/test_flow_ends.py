@@ -117,7 +117,7 @@ async def test_letter_of_a_flow_that_is_too_long_leaves_arguments_out(app: Mains
         await ended(app, clock, run)
     (failure,) = heard
     assert [step.failure.type for step in failure.steps] == ["ValueError"] * 3
-    assert {step.arguments for step in failure.steps} == {None}
+    assert {step.arguments for step in failure.steps} == {"(left out: too long for a letter; see the job)"}
 
 
 async def test_cleanup_after_a_failure_gets_none_for_what_is_absent(app: Mainspring, clock: VirtualClock) -> None:

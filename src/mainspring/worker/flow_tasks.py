@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PAGE_JOBS = 1000
 # Items of one map that may be unfinished: a map of a million is never a million jobs to claim.
 MAX_UNFINISHED_ITEMS = 10_000
-# Wait for items to end while there are so many.
+# Wait for some of these items to end.
 SNOOZE_SECONDS = 1.0
 _OPTIONS = CheckedOptions(max_retries=20, timeout=3600.0)
 
