@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from flow_kit import STORES, ended, states
 
-from mainspring import DeadLetter, Filter, JobDead, Mainspring, State
-from mainspring.records.outcome import Discard
-from mainspring.task.flow_failure import FlowFailure
+from mainspring import DeadLetter, Discard, Filter, FlowFailed, FlowFailure, Mainspring, State
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -51,7 +49,7 @@ async def test_failed_flow_names_its_dead_steps_and_is_never_retried(app: Mainsp
         assert text.startswith("dead steps: charge (ValueError: card refused, job ")
         assert ", pack (Discard: no boxes, job " in text
         assert await states(app, run) == {"charge": "dead", "pack": "dead", "ship": "not_run"}
-        with pytest.raises(JobDead, match="FlowFailed: dead steps: charge"):
+        with pytest.raises(FlowFailed, match="FlowFailed: dead steps: charge"):
             await run.result(timeout=1)
         why = [reason.text for reason in await app.flows.why(run.id)]
         assert "ship was not run: charge, pack failed" in why

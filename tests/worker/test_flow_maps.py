@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from flow_kit import STORES, ended, states
 
-from mainspring import Filter, Mainspring, Results, State
-from mainspring.records.outcome import Skip
+from mainspring import Filter, Mainspring, Results, Skip, State
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.worker import flow_tasks
 

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from flow_kit import STORES, ended, states
 
-from mainspring import BadFlow, BadInput, Context, Filter, Mainspring, State, first
-from mainspring.records.outcome import Finish, Skip
+from mainspring import BadFlow, BadInput, Context, Filter, Finish, Mainspring, Skip, State, first
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
