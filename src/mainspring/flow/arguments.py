@@ -40,6 +40,8 @@ def accepting_none(task: Task[Any, Any], arguments: Mapping[str, Any]) -> tuple[
 
 def check_items(task: Task[Any, Any], items: Any, item: str) -> None:
     """Raises BadFlow for the items of a map that its first parameter certainly does not take."""
+    if item in task.arguments.item_types:
+        raise BadFlow(f"{item!r} reads the results of a map, and is no item of one: pass the map with .step()")
     check_value(items, list[task.arguments.types[item]], f"the items ({item!r})")  # type: ignore[name-defined]
 
 

@@ -78,6 +78,8 @@ class Task(Generic[P, R]):
         self.arguments = Arguments(fn, name, Context, Results)
         if is_flow and self.arguments.context is not None:
             raise BadTask(f"flow {name!r} has no Context: its function only makes steps; use the Context in a task")
+        if self.arguments.item_types and is_flow:
+            raise BadTask(f"flow {name!r} cannot read results of a map: take list[…], or read them in a task")
         if self.arguments.item_types and self.executor == "process":
             raise BadTask(f"task {name!r} reads results of a map, which executor='process' cannot: take list[…] there")
         self.results = ResultCodec(fn, name)
