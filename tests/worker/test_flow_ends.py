@@ -518,10 +518,10 @@ async def test_chain_and_row_of_a_thousand_steps_end_with_a_small_row(app: Mains
             add.step(n)
 
     async with app:
-        run, other = await chain.enqueue(300), await row.enqueue(1000)
+        run, other = await chain.enqueue(1000), await row.enqueue(1000)
         async with app.worker(concurrency=200):
             await clock.elapse(timedelta(hours=1))
-        assert await run.result(timeout=1) == 300
+        assert await run.result(timeout=1) == 1000
         assert (await other.job()).state is State.COMPLETED
         import msgspec
 

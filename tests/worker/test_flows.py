@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import flow_jobs
 import msgspec
 import pytest
 from flow_kit import STORES, ended, states
@@ -373,12 +376,12 @@ async def test_delay_of_a_step_counts_from_its_release(app: Mainspring, clock: V
 
     @app.flow
     def patient() -> int:
-        return late.using(delay=timedelta(hours=3)).step(note.step())
+        return late.using(delay=timedelta(minutes=10)).step(note.step())
 
     async with app:
         run = await patient.enqueue()
-        await ended(app, clock, run, hours=4)
-        assert timedelta(hours=3) <= at[1] - at[0] < timedelta(hours=3, seconds=10)
+        await ended(app, clock, run, minutes=11)
+        assert timedelta(minutes=10) <= at[1] - at[0] < timedelta(minutes=10, seconds=10)
 
 
 async def test_keys_delay_priority_and_expiry_act_on_a_flow_as_on_a_job(app: Mainspring, clock: VirtualClock) -> None:
@@ -618,3 +621,96 @@ async def test_finish_raised_or_returned_ends_the_flow_with_its_value(app: Mains
 
 def test_bad_flow_is_bad_input() -> None:
     assert issubclass(BadFlow, BadInput)
+
+
+async def test_finish_with_a_value_over_the_limit_kills_its_step(app: Mainspring, clock: VirtualClock) -> None:
+    app.configure(result_limit=1_000)
+
+    @app.task(max_retries=3)
+    async def search() -> str:
+        raise Finish("x" * 2_000)
+
+    @app.flow
+    def found() -> str:
+        search.step()
+        return search.using(step="other", delay=60).step()
+
+    async with app:
+        run = await found.enqueue()
+        await ended(app, clock, run, minutes=3)
+        job = await run.job()
+        assert job.state is State.DEAD
+        assert job.failure is not None
+        assert "search (ResultLost: the result is 2,002 bytes" in job.failure.message
+
+
+async def test_step_in_a_process_gets_large_values_and_may_skip_or_finish(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def make() -> str:
+        return "x" * 20_000
+
+    measure = app.task(executor="process")(flow_jobs.measure)
+    decline = app.task(executor="process")(flow_jobs.decline)
+    stop = app.task(executor="process")(flow_jobs.stop)
+
+    @app.flow
+    def children() -> int:
+        size = measure.step(make.step())
+        return stop.using(after=decline.step()).step(size)
+
+    async with app:
+        run = await children.enqueue()
+        job = await ended(app, clock, run)
+        assert job.state is State.COMPLETED, job.failure
+        assert await run.result(timeout=1) == {"size": 20_000}
+        assert (await states(app, run))["decline"] == "skipped"
+
+
+async def test_flow_enqueued_in_a_transaction_runs_only_if_that_is_committed(
+    tmp_path: Path, empty_file: Path, clock: VirtualClock
+) -> None:
+    path = shutil.copy(empty_file, tmp_path)
+    app = Mainspring(f"sqlite:///{path}", clock=clock)
+
+    @app.task
+    async def one() -> int:
+        return 1
+
+    @app.flow
+    def small() -> int:
+        return one.step()
+
+    async with app:
+        with closing(sqlite3.connect(path)) as db:
+            await small.using(within=db).enqueue()
+            db.rollback()
+            run = await small.using(within=db).enqueue()
+            db.commit()
+        assert [job.id for job in await app.flows.list()] == [run.id]
+        await ended(app, clock, run)
+        assert await run.result(timeout=1) == 1
+
+
+async def test_flow_whose_parameters_have_changed_concludes_as_it_was_planned(url: str, clock: VirtualClock) -> None:
+    before, after = Mainspring(url, clock=clock), Mainspring(url, clock=clock)
+
+    async def one(n: int) -> int:
+        return n
+
+    def old(n: int) -> int:
+        return before.tasks["one"].step(n)
+
+    def new(text: str, more: list[str]) -> int:
+        raise AssertionError("it is planned already")
+
+    for app, function in ((before, old), (after, new)):
+        app.task(one)
+        app.flow(name="changed")(function)
+    if url == "memory://":
+        after._engine.wrap_store(lambda _: before._engine._root)
+    async with before, after:
+        run = await before.tasks["changed"].enqueue(5)
+        async with before.worker():
+            await clock.elapse(milliseconds=1)
+        assert (await ended(after, clock, run)).state is State.COMPLETED
+        assert await run.result(timeout=1) == 5
