@@ -244,7 +244,7 @@ def test_a_reason_has_its_code_text_until_and_holders(
     assert why(job, **facts)[-1] == Reason(code=code, text=text, until=until, holders=holders)
 
 
-# Those of flows and their steps: see test_flow_why.py.
+# Those of flows and their steps: see test_flow_reasons.py.
 FLOW_CODES = {"waits_for_steps", "cancelling", "step_skipped", "step_not_run"}
 
 

@@ -16,6 +16,7 @@ import pytest
 from flow_kit import STORES, ended, states
 
 from mainspring import BadFlow, BadInput, Context, Filter, Finish, Mainspring, Skip, State, first
+from mainspring.events import JobEnded
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -714,3 +715,27 @@ async def test_flow_whose_parameters_have_changed_concludes_as_it_was_planned(ur
             await clock.elapse(milliseconds=1)
         assert (await ended(after, clock, run)).state is State.COMPLETED
         assert await run.result(timeout=1) == 5
+
+
+async def test_events_of_a_flow_are_a_suspension_and_one_end(app: Mainspring, clock: VirtualClock) -> None:
+    seen: list[tuple[str, str, State]] = []
+
+    @app.on(JobEnded)
+    def note(event: JobEnded) -> None:
+        seen.append((type(event).__name__, event.job.task, event.outcome.state))
+
+    @app.task
+    async def skipped() -> int:
+        raise Skip("not today")
+
+    @app.flow
+    def small() -> None:
+        skipped.step()
+
+    async with app:
+        await ended(app, clock, await small.enqueue())
+    assert seen == [
+        ("JobEnded", "small", State.WAITING),
+        ("JobEnded", "skipped", State.COMPLETED),
+        ("JobEnded", "small", State.COMPLETED),
+    ]
