@@ -20,8 +20,8 @@ from mainspring.flow.document import (
     plan_from_document,
 )
 from mainspring.flow.function import plan_of
-from mainspring.records.flow import Compare, Input, Plan, StepOptions, ValueOf
 from mainspring.records.job import NewJob
+from mainspring.records.plan import Compare, Input, Plan, StepOptions, ValueOf
 
 app = Mainspring("memory://")
 

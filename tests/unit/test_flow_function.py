@@ -33,7 +33,7 @@ from mainspring import (
 )
 from mainspring.flow.function import plan_of
 from mainspring.flow.planner import planning
-from mainspring.records.flow import (
+from mainspring.records.plan import (
     AllOf,
     Compare,
     FirstOf,

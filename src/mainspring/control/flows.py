@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from builtins import list as List
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 

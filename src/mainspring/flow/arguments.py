@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..codec import encode, type_decoder
 from ..errors import BadFlow
-from ..records.flow import FirstOf, Operand, ValueOf
+from ..records.plan import FirstOf, Operand, ValueOf
 from .json_types import accepts_none, element_of, members, shown
 from .planner import Planner
 from .values import Unknown, Value, When

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
 
     from ..app import Mainspring
-    from ..records.flow import Plan
+    from ..records.plan import Plan
     from ..task.handle import Handle
     from ..task.results import MapValue
     from ..task.task import Task

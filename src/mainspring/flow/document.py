@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ..codec import encode, too_deep
 from ..errors import BadFlow, BadInput, BadPayload
-from ..records.flow import (
+from ..records.plan import (
     AllOf,
     AnyOf,
     Compare,
