@@ -57,6 +57,7 @@ def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) ->
     for chunk in chunks(jobs):
         db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
     record_out_of_order(db, jobs, us)
+    add_flow_jobs(db, jobs)
     _add_tags_and_keys(db, jobs)
 
 
