@@ -472,6 +472,11 @@ def test_task_that_reads_results_has_no_process() -> None:
 def of_results(parts: Results[int]) -> None: ...
 
 
+def test_flow_does_not_read_results() -> None:
+    with pytest.raises(BadTask, match="flow 'p' cannot read results of a map: take list"):
+        app.flow(name="p")(of_results)
+
+
 def test_results_stand_alone_in_an_annotation() -> None:
     def fn(parts: list[Results[int]] | Results[int]) -> None: ...
 
@@ -549,6 +554,7 @@ def nested_condition(levels: int) -> Any:
         (lambda: reserve.map({"a": 1}, "7"), "a map takes a list of items"),
         (lambda: reserve.map(5, "7"), "a map takes a list of items, got 5"),  # type: ignore[arg-type]
         (lambda: careful.map(count()), "keep big data elsewhere"),
+        (lambda: total.map([reserve.map(["a"], "7")]), "'parts' reads the results of a map, and is no item"),
         (lambda: nothing.map([1]), "task 'nothing' has no parameter for an item"),  # type: ignore[misc]
         (lambda: total.step([1]), "step 'total': argument 'parts' reads the results of a map"),  # type: ignore[arg-type]
         (lambda: total.step(anything.step(1)), "reads the results of a map: pass the value of .map"),

@@ -31,13 +31,17 @@ def check_arguments(planner: Planner, task: Task[Any, Any], arguments: Mapping[s
 
 
 def accepting_none(task: Task[Any, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The arguments whose parameters accept None."""
-    types = task.arguments.types
-    return tuple(name for name in arguments if accepts_none(types.get(name, task.arguments.extra_type)))
+    """The arguments with values of steps whose parameters accept None."""
+    types, extra = task.arguments.types, task.arguments.extra_type
+    return tuple(
+        name for name, given in arguments.items() if has_unknown(given) and accepts_none(types.get(name, extra))
+    )
 
 
 def check_items(task: Task[Any, Any], items: Any, item: str) -> None:
     """Raises BadFlow for the items of a map that its first parameter certainly does not take."""
+    if item in task.arguments.item_types:
+        raise BadFlow(f"{item!r} reads the results of a map, and is no item of one: pass the map with .step()")
     check_value(items, list[task.arguments.types[item]], f"the items ({item!r})")  # type: ignore[name-defined]
 
 

@@ -7,10 +7,12 @@ import re
 import types
 import typing
 from collections import abc
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -29,6 +31,24 @@ _KINDS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((abc.Mapping,), "object"),
     (_LISTS, "list"),
 )
+
+# Types of one process whose comparisons and fields are remembered.
+MAX_REMEMBERED_TYPES_COUNT = 4096
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def remembered(fn: C) -> C:
+    """A function of types that computes each answer once. Types that cannot be hashed are computed each time."""
+    known = lru_cache(MAX_REMEMBERED_TYPES_COUNT)(fn)
+
+    @wraps(fn)
+    def answer(*types: Any) -> Any:
+        try:
+            return known(*types)
+        except TypeError:
+            return fn(*types)
+
+    return cast("C", answer)
 
 
 class JsonField(Struct, frozen=True):
@@ -64,6 +84,7 @@ def members(hint: Any) -> tuple[Any, ...]:
     return tuple(one for member in typing.get_args(hint) for one in members(member))
 
 
+@remembered
 def accepts_none(hint: Any) -> bool:
     """Whether a parameter of this type says that it takes None."""
     return type(None) in members(hint)
@@ -104,6 +125,7 @@ def _has_fields(cls: type) -> bool:
     )
 
 
+@remembered
 def fields_of(hint: Any) -> dict[str, JsonField] | None:
     """The fields by attribute; None if the type has none, or may have others."""
     cls = class_of(hint)

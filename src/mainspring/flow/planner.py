@@ -208,8 +208,8 @@ def checked_plan(plan: Plan) -> Plan:
     if twice := [name for name, count in names.items() if count > 1]:
         raise BadFlow(f"two steps are named {twice[0]!r}")
     _check_references(plan)
-    plan = _sorted(plan)
-    graph = Graph(plan)
+    graph = _sorted(Graph(plan))
+    plan = graph.plan
     for n, step in enumerate(plan.steps):
         _check_step(plan, graph, n, step)
     return plan
@@ -240,9 +240,9 @@ def _check_step(plan: Plan, graph: Graph, n: int, step: PlannedStep) -> None:
         raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
 
 
-def _sorted(plan: Plan) -> Plan:
-    """The plan with each step after those that it needs; in the given order where that allows it."""
-    graph = Graph(plan)
+def _sorted(graph: Graph) -> Graph:
+    """The graph of the plan with each step after those that it needs; in the given order where that allows it."""
+    plan = graph.plan
     missing = [len(needs) for needs in graph.needs]
     ready = [n for n, count in enumerate(missing) if not count]
     heapq.heapify(ready)
@@ -255,7 +255,7 @@ def _sorted(plan: Plan) -> Plan:
                 heapq.heappush(ready, other)
     if len(order) < len(plan.steps):
         raise BadFlow(f"the steps need each other in a circle: {' -> '.join(_circle(plan, graph, set(order)))}")
-    return plan if order == sorted(order) else renumbered(plan, order)
+    return graph if order == sorted(order) else Graph(renumbered(plan, order))
 
 
 def _circle(plan: Plan, graph: Graph, sound: set[int]) -> list[str]:

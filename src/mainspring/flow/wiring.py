@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..errors import BadFlow
 from ..suggest import did_you_mean
-from .json_types import class_of, converts, element_of, fields_of, kinds, members, shown, union_of
+from .json_types import class_of, converts, element_of, fields_of, kinds, members, remembered, shown, union_of
 
 # Types inside types that are compared; below that, everything passes.
 MAX_TYPE_DEPTH = 8
@@ -21,8 +21,13 @@ _NONE = type(None)
 _ACCEPTED = {"number": {"integer"}}
 
 
-def is_assignable(source: Any, target: Any, depth: int = 0) -> bool:
+@remembered
+def is_assignable(source: Any, target: Any) -> bool:
     """Whether a value declared as `source` may go where `target` is declared. None of an optional source is ignored."""
+    return _any_fits(source, target, 0)
+
+
+def _any_fits(source: Any, target: Any, depth: int) -> bool:
     have, want = members(source), members(target)
     have = tuple(one for one in have if one is not _NONE) or have
     return depth > MAX_TYPE_DEPTH or any(_fits(one, other, depth) for one in have for other in want)
@@ -57,7 +62,7 @@ def _values(hint: Any) -> set[Any]:
 def _elements_fit(source: Any, target: Any, depth: int) -> bool:
     if fields_of(source) or fields_of(target):  # structs that are lists
         return True
-    return is_assignable(element_of(source), element_of(target), depth + 1)
+    return _any_fits(element_of(source), element_of(target), depth + 1)
 
 
 def _fields_fit(source: Any, target: Any, depth: int) -> bool:
@@ -68,7 +73,7 @@ def _fields_fit(source: Any, target: Any, depth: int) -> bool:
         return _entries_fit(source, target, depth)
     by_name = {field.name: field for field in have.values()}
     return all(
-        is_assignable(by_name[field.name].type, field.type, depth + 1) if field.name in by_name else not field.required
+        _any_fits(by_name[field.name].type, field.type, depth + 1) if field.name in by_name else not field.required
         for field in want.values()
     )
 
@@ -79,9 +84,9 @@ def _entries_fit(source: Any, target: Any, depth: int) -> bool:
         return True
     wanted = typing.get_args(target)[1]
     if (have := fields_of(source)) is not None:
-        return all(is_assignable(field.type, wanted, depth + 1) for field in have.values())
+        return all(_any_fits(field.type, wanted, depth + 1) for field in have.values())
     entries = typing.get_args(source)
-    return len(entries) != 2 or is_assignable(entries[1], wanted, depth + 1)
+    return len(entries) != 2 or _any_fits(entries[1], wanted, depth + 1)
 
 
 # parts

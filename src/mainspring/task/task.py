@@ -78,6 +78,8 @@ class Task(Generic[P, R]):
         self.arguments = Arguments(fn, name, Context, Results)
         if is_flow and self.arguments.context is not None:
             raise BadTask(f"flow {name!r} has no Context: its function only makes steps; use the Context in a task")
+        if self.arguments.item_types and is_flow:
+            raise BadTask(f"flow {name!r} cannot read results of a map: take list[…], or read them in a task")
         if self.arguments.item_types and self.executor == "process":
             raise BadTask(f"task {name!r} reads results of a map, which executor='process' cannot: take list[…] there")
         self.results = ResultCodec(fn, name)
@@ -114,8 +116,8 @@ class Task(Generic[P, R]):
             self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
-        changed.__dict__.pop("_template", None)
-        changed.__dict__.pop("_plain", None)
+        for name in ("_template", "_plain", "_planned_options"):
+            changed.__dict__.pop(name, None)
         changed.options = check_one_key(replace(self.options, **given), self.name)
         changed.job_options = replace(self.job_options, **given)
         if for_steps:
@@ -162,6 +164,10 @@ class Task(Generic[P, R]):
 
     def planned_options(self) -> StepOptions:
         """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
+        return self._planned_options
+
+    @cached_property
+    def _planned_options(self) -> StepOptions:
         from .step_options import planned_options
 
         fingerprint = None if self.stub else self.arguments.fingerprint
