@@ -10,6 +10,7 @@ from .errors import (
     BadPayload,
     BadSetting,
     BadTask,
+    FlowFailed,
     HookChanged,
     HookExists,
     HookNotFound,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from .records.audit import AuditEntry, AuditFilter
     from .records.circuit import Breaker
     from .records.job import Job, NewJob, ShownState, State
-    from .records.outcome import Cancel, Discard, Retry, Snooze
+    from .records.outcome import Cancel, Discard, Finish, Retry, Skip, Snooze
     from .records.query import Filter
     from .records.run import Execution, Failure, Items, LogLine
     from .retry import Backoff
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .task.context import Context
     from .task.dead_letter import DeadLetter
     from .task.dedup_key import Key
+    from .task.flow_failure import DeadStep, FlowFailure
     from .task.handle import Handle
     from .task.results import Results
     from .task.retention import Retention
@@ -85,7 +87,7 @@ else:
             "records.audit": ["AuditEntry", "AuditFilter"],
             "records.circuit": ["Breaker"],
             "records.job": ["Job", "NewJob", "ShownState", "State"],
-            "records.outcome": ["Cancel", "Discard", "Retry", "Snooze"],
+            "records.outcome": ["Cancel", "Discard", "Finish", "Retry", "Skip", "Snooze"],
             "records.query": ["Filter"],
             "records.run": ["Execution", "Failure", "Items", "LogLine"],
             "retry": ["Backoff"],
@@ -94,6 +96,7 @@ else:
             "task.context": ["Context"],
             "task.dead_letter": ["DeadLetter"],
             "task.dedup_key": ["Key"],
+            "task.flow_failure": ["DeadStep", "FlowFailure"],
             "task.handle": ["Handle"],
             "task.results": ["Results"],
             "task.retention": ["Retention"],
@@ -122,10 +125,14 @@ __all__ = [
     "Clock",
     "Context",
     "DeadLetter",
+    "DeadStep",
     "Discard",
     "Execution",
     "Failure",
     "Filter",
+    "Finish",
+    "FlowFailed",
+    "FlowFailure",
     "Handle",
     "Health",
     "HookChanged",
@@ -164,6 +171,7 @@ __all__ = [
     "SchemaMismatch",
     "ShownState",
     "ShuttingDown",
+    "Skip",
     "Snooze",
     "Stale",
     "State",

@@ -24,6 +24,7 @@ MainspringError
 ├── InvalidTransition           the state of the job or worker does not allow the action
 ├── JobUnfinished               result() has no value to return
 │   ├── JobDead                 ... out of retries
+│   │   └── FlowFailed          ... a flow, because of dead steps
 │   ├── JobCancelled
 │   ├── JobExpired              ... not started in time
 │   └── ResultTimeout (TimeoutError)
@@ -153,6 +154,10 @@ class JobUnfinished(MainspringError):
 
 class JobDead(JobUnfinished):
     """The job is out of retries."""
+
+
+class FlowFailed(JobDead):
+    """Steps of the flow are dead. The message names them, the first one first."""
 
 
 class JobCancelled(JobUnfinished):

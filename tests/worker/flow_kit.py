@@ -8,7 +8,7 @@ from typing import Any
 from mainspring import Handle, Job, Mainspring
 from mainspring.testing import VirtualClock
 
-STORES = ["memory"]
+STORES = ["memory", "sqlite"]
 
 
 async def ended(app: Mainspring, clock: VirtualClock, run: Handle[Any], **span: float) -> Job:

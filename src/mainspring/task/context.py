@@ -192,6 +192,14 @@ class Context:
 
     # for the engine
 
+    def prepare(self, job: Job, arguments: tuple[list[Any], dict[str, Any]]) -> None:
+        """Sets the arguments of the run, and the job with the values that were put into its payload."""
+        self.job, self.arguments = job, arguments
+
+    def conclude(self, end: FlowEnd) -> None:
+        """The run concludes a flow, which ends so."""
+        self.flow_end = end
+
     @property
     def reports(self) -> Reports:
         """The reports of this run, opened at their first use: most runs report nothing."""

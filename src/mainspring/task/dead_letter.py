@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainspring")
 # Characters of the error message in a dead letter that is too long with the whole message.
 MAX_MESSAGE_CHARACTERS = 1000
+# In place of what makes a dead letter too long.
+LEFT_OUT = "(left out: too long for a letter; see the job)"
 # In the metadata of a handler's job: the id of the dead job. No handler is called if a job with this key dies.
 METADATA_KEY = "dead_letter_of"
 
@@ -45,10 +47,6 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     died_at: datetime
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
-
-    def without_steps(self) -> DeadLetter:
-        """The letter with less of what a flow adds to it, if it is too long."""
-        return self
 
 
 def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
@@ -77,11 +75,9 @@ def with_dead_letter_jobs(
     if outcome.state is not State.DEAD or not handlers or METADATA_KEY in job.metadata:
         return outcome
     letter, jobs = dead_letter_of(job, outcome), []
-    if flow_end is not None:
-        letter = flow_end.failure_of(letter)
     for handler in dict.fromkeys(handlers):
         try:
-            jobs.append(_handler_job(handler, letter))
+            jobs.append(_handler_job(handler, letter, flow_end))
         except Exception as error:  # the handler's own key function raised, or its limit is smaller than any letter
             text = "job %s died, and its dead-letter handler %r could not be enqueued"
             _logger.exception(text, job.id, handler.name)
@@ -89,15 +85,15 @@ def with_dead_letter_jobs(
     return replace(outcome, then=tuple(jobs))
 
 
-def _handler_job(handler: Task[Any, Any], letter: DeadLetter) -> NewJob:
+def _handler_job(handler: Task[Any, Any], letter: DeadLetter, flow_end: FlowEnd | None) -> NewJob:
     try:
-        job = handler.job(letter)
+        job = handler.job(letter if flow_end is None else flow_end.failure_of(letter))
     except BadPayload:  # too long: the stored job has the rest
         from ..mask import mask_to_cut
 
         short = Failure(letter.failure.type, mask_to_cut(letter.failure.message)[:MAX_MESSAGE_CHARACTERS])
-        left_out = "(left out: too long for a letter; see the job)"
-        job = handler.job(replace(letter.without_steps(), arguments=left_out, metadata={}, failure=short))
+        brief = replace(letter, arguments=LEFT_OUT, metadata={}, failure=short)
+        job = handler.job(brief if flow_end is None else flow_end.failure_of(brief, brief=True))
     return replace(job, metadata={**job.metadata, METADATA_KEY: letter.job_id})
 
 

@@ -11,7 +11,10 @@ from msgspec.structs import asdict, replace
 from ..ids import JobId
 from ..records.outcome import RunEnd
 from ..records.run import Failure
-from .dead_letter import DeadLetter
+from .dead_letter import LEFT_OUT, DeadLetter
+
+# Dead steps in a letter that is too long with all of them.
+MAX_BRIEF_STEPS = 5
 
 
 class DeadStep(Struct, frozen=True, kw_only=True):
@@ -35,11 +38,6 @@ class FlowFailure(DeadLetter, frozen=True, kw_only=True):
 
     steps: tuple[DeadStep, ...] = ()
 
-    def without_steps(self) -> FlowFailure:
-        short = Failure("", "(left out: too long for a letter; see the job)")
-        steps = (replace(one, arguments=None, failure=replace(short, type=one.failure.type)) for one in self.steps)
-        return replace(self, steps=tuple(steps))
-
 
 class FlowEnd(Struct, frozen=True, kw_only=True):
     """The end of a flow, which a run of its job has concluded."""
@@ -50,6 +48,11 @@ class FlowEnd(Struct, frozen=True, kw_only=True):
     began_at: datetime
     dead: tuple[DeadStep, ...] = ()
 
-    def failure_of(self, letter: DeadLetter) -> FlowFailure:
-        """The letter with the dead steps."""
-        return FlowFailure(**asdict(letter), steps=self.dead)
+    def failure_of(self, letter: DeadLetter, *, brief: bool = False) -> FlowFailure:
+        """The letter with the dead steps; if that is too long, with less of them."""
+        steps = map(_brief, self.dead[:MAX_BRIEF_STEPS]) if brief else self.dead
+        return FlowFailure(**asdict(letter), steps=tuple(steps))
+
+
+def _brief(step: DeadStep) -> DeadStep:
+    return replace(step, arguments=LEFT_OUT, failure=Failure(step.failure.type, LEFT_OUT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,8 @@ from ..records.outcome import Done, RemoteFailure, RunEnd, Stopped, Suspend
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
 from ..records.run import Failure
 from ..records.step import StepValue, position_of
+from ..store import Store
+from ..store.retry import StoreRetry
 from ..task.context import Context
 from ..task.flow_failure import DeadStep, FlowEnd
 from ..task.results import Results
@@ -42,8 +44,8 @@ class StepNotCompleted(Exception):
 class FlowRuns:
     """What a worker does for flows and their steps, beside what it does for every job."""
 
-    def __init__(self, reads: FlowReads, result_limit: int) -> None:
-        self.reads = reads
+    def __init__(self, store: Callable[[], Store], retry: Callable[[], StoreRetry], result_limit: int) -> None:
+        self.reads = FlowReads(store, retry)
         self._result_limit = result_limit
 
     # steps
@@ -59,14 +61,13 @@ class FlowRuns:
             if found is not None:
                 return await self._conclude(ctx, found)
         if not job.refs:
-            ctx.arguments = task.arguments.decode(job.payload)
+            ctx.prepare(job, task.arguments.decode(job.payload))
             return None
         try:
             loaded = await self._loaded(job, task)
         except BadValue as bad:
             return RemoteFailure(Failure("BadValue", str(bad)), retryable=False)
-        ctx.job = loaded
-        ctx.arguments = task.arguments.decode(loaded.payload, self._results(job, task))
+        ctx.prepare(loaded, task.arguments.decode(loaded.payload, self._results(job, task)))
         return None
 
     def _results(self, job: Job, task: Task[Any, Any]) -> dict[str, Results[Any]]:
@@ -131,7 +132,7 @@ class FlowRuns:
             case "dead":
                 dead = await dead_steps(self.reads, graph, row, verdict.dead)
                 ended = RemoteFailure(failure_of_flow(graph, row, verdict.dead, dead), retryable=False)
-        ctx.flow_end = FlowEnd(ended=ended, revision=row.revision, began_at=row.began_at, dead=dead)
+        ctx.conclude(FlowEnd(ended=ended, revision=row.revision, began_at=row.began_at, dead=dead))
         return ended
 
     async def _completed(self, graph: Graph, row: Flow, result: Operand | None) -> RunEnd:

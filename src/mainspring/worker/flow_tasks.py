@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PAGE_JOBS = 1000
 # Items of one map that may be unfinished: a map of a million is never a million jobs to claim.
 MAX_UNFINISHED_ITEMS = 10_000
-# Wait for items to end while there are so many.
+# Wait for some of these items to end.
 SNOOZE_SECONDS = 1.0
 _OPTIONS = CheckedOptions(max_retries=20, timeout=3600.0)
 
@@ -101,7 +101,7 @@ def _list_of(items: msgspec.Raw) -> list[msgspec.Raw]:
     try:
         values: list[msgspec.Raw] | None = msgspec.json.decode(items, type=list[msgspec.Raw] | None)
     except msgspec.DecodeError:
-        raise Discard(f"a map needs a list, and got {bytes(items[:50]).decode(errors='replace')}") from None
+        raise Discard(f"a map needs a list, and got {bytes(items)[:50].decode(errors='replace')}") from None
     if values is None:
         raise Skip("a map over no value has no items")
     return values

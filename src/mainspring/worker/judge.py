@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from ..errors import MainspringError
 from ..records.job import Job, State
 from ..records.outcome import Outcome, Policy, RunEnd, clean, decide, failure_of
-from ..records.run import Ending, Execution, Failure, RunNotes
+from ..records.run import Ending, Execution, Failure
 from ..store import Store
 from ..survived_errors import count_error
+from ..task.context import Context
 from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
@@ -47,15 +48,15 @@ class Judge:
         job: Job,
         ended: RunEnd,
         now: datetime,
-        account: Callable[[], RunNotes | None] | None = None,
-        flow_end: FlowEnd | None = None,
+        ctx: Context | None = None,
     ) -> Outcome:
         """The outcome of the run with everything that follows from it; dead if it cannot be decided.
 
-        `flow_end` is the end of the flow that the run concludes.
+        `ctx` is the run's context, None if it did not begin.
         """
+        flow_end = None if ctx is None else ctx.flow_end
         try:
-            notes = None if account is None else account()
+            notes = None if ctx is None else ctx.account()
             outcome = decide(job, ended, now=now, policy=self._policy(job), account=notes)
         except BaseException as error:  # of any kind: code of the task's exceptions and policy runs there
             outcome = _undecidable(job, ended, error, now)

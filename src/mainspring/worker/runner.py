@@ -16,7 +16,7 @@ from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
 from ..codec import decode_or_text, encode_result, is_async
 from ..config import Settings
-from ..errors import BadFlow, ItemsFailed, StoreError
+from ..errors import BadFlow, ItemsFailed, StoreError, StoreUnavailable
 from ..executor.threads import Threads
 from ..failpoint import failpoint
 from ..middleware import Middleware, Next, onion
@@ -30,6 +30,7 @@ from ..records.outcome import (
     Policy,
     ProcessDied,
     ProcessExited,
+    Released,
     RemoteFailure,
     RunEnd,
     UnreadableAbroad,
@@ -181,6 +182,8 @@ class Runner:
                 ctx.arguments = prepared.decode(job.payload)
         except asyncio.CancelledError:
             raise
+        except StoreUnavailable:  # only a worker that drains does not wait until the store answers
+            return Released()
         except (StepNotCompleted, StoreError) as error:
             return error
         except BaseException as error:  # of any kind: validators of the arguments' classes run there

@@ -32,7 +32,6 @@ from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
-from .flow_reads import FlowReads
 from .flow_runs import FlowRuns
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
@@ -82,20 +81,15 @@ class Worker:
         host, pid = socket.gethostname(), os.getpid()
         # Never reused: a restarted worker must not take its predecessor's runs for its own.
         self.id = f"{settings.instance_id or host}-{pid}-{os.urandom(4).hex()}"
-        self._engine = engine
-        self._settings = settings
-        self._clock = clock
-        self._bus = bus
-        self._recycles = recycle
+        self._engine, self._settings, self._recycles = engine, settings, recycle
+        self._clock, self._bus = clock, bus
         self._state = WorkerState(settings.grace)
         self._scheduler = engine.scheduler(settings.fire)
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
-        reads = FlowReads(lambda: self._store, lambda: self._retry)
+        flows = FlowRuns(lambda: self._store, lambda: self._retry, settings.result_limit)
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner.of(
-            tasks, engine.registry.middleware, clock, buffer, settings, FlowRuns(reads, settings.result_limit)
-        )
+        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, flows)
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
@@ -380,9 +374,7 @@ class Worker:
         elif run.lost:
             self._bus.emit(JobLost(at=now, job=job))
         else:
-            outcome = self._judge.outcome(
-                job, ended, now, None if ctx is None else ctx.account, None if ctx is None else ctx.flow_end
-            )
+            outcome = self._judge.outcome(job, ended, now, ctx)
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._claim_trigger.note_postponed(outcome.run_at)
             self._completer.add(run, outcome)
