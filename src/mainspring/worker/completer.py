@@ -21,7 +21,7 @@ from ..store.retry import StoreRetry
 from ..survived_errors import SurvivedErrors
 from .batch_size import BATCH_BYTES
 from .reports import ReportSender
-from .slots import Run, RunKey
+from .run import Run, RunKey
 
 _logger = logging.getLogger("mainspring")
 _lost_outcomes = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
