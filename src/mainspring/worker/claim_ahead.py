@@ -28,7 +28,7 @@ class ClaimAhead:
         self._until = 0.0
 
     def note_ended(self, runs: int, seconds: float) -> None:
-        """Records that so many runs ended without waiting, in `seconds` together."""
+        """Records that `runs` runs ended without waiting, in `seconds` together."""
         self._in_a_row += runs
         self._jobs_in_time = runs * AHEAD_SECONDS / seconds if seconds > 0 else inf
         self._until = self._clock.monotonic() + RECENT_SECONDS
