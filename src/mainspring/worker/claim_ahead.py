@@ -15,7 +15,7 @@ MAX_WAIT_SECONDS = 0.05
 # Most jobs to claim ahead for each slot.
 MAX_PER_SLOT = 8
 # Number of slots from which on no job is claimed ahead: larger claims cost as much a job.
-ENOUGH_SLOTS = 500
+ENOUGH_SLOTS = 1000
 
 
 class ClaimAhead:
