@@ -16,8 +16,8 @@ Written by `bench/growth table` on {today:%Y-%m-%d}, on a machine with {cores} c
 fill` filled: with 5 million finished jobs of a month, 10 million waiting and 1 million scheduled ones on SQLite and
 PostgreSQL, a sixteenth of each on Redis. Filters of the page of jobs, and other pages: p50 / p99 in milliseconds of a
 call of the app, pages of 50 brief jobs. Each row is one request of the dashboard: pages 2 and 3, to which its pager
-leads, have rows of their own (until 2026-11-18, three pages were timed together). A row of tabs counts the jobs of all states.
-Bold: p99 over 50 ms."""
+leads, have rows of their own (until 2026-11-18, three pages were timed together). A row of tabs counts the jobs of all
+states. Bold: p99 over 50 ms."""
 
 
 def cell(figures: dict[str, float], name: str) -> str:
