@@ -32,19 +32,22 @@ AFTER = """\
 ### After 95,000 more jobs
 
 The same stores after the claims and drains below: the newest 95,000 finished jobs and 35,000 newest waiting ones are
-without tags, schedules and keys, so that a walk from the newest job meets none that matches. In this run, {over}
-were over 50 ms; those over 100 ms:"""
+without tags, schedules and keys, so that a walk from the newest job meets none that matches. Over 50 ms then:
+{over}. Those over 100 ms:"""
 CLAIMS = """\
 ## Claims
 
 `bench/growth claims URL 60 FEW`: p50 / p99 in milliseconds of a claim of all 20 queues and 50 tasks, beside the jobs
 above and, call by call in turn, in a store with 45,000 jobs of the same queues and tasks (150 groups of queue, task and
-priority). As many jobs are inserted before each claim as it takes, and completed after it."""
+priority). As many jobs are inserted before each claim as it takes, and completed after it. What makes a claim of 500
+dearer beside many: on PostgreSQL, its jobs are in as many pages of a large table, not in shared buffers; on Redis, the
+script reads nearly as many entries of each group as the claim may take, and groups of few jobs have fewer."""
 DRAINS = """\
 ## Drains
 
 `bench/growth drains URL 3 FEW`: jobs a second of one worker process with default settings that drains 20,000 jobs of
-one queue, beside the jobs above and, in turn, beside 45,000: the median [smallest .. largest] of three rounds."""
+one queue, beside the jobs above and, in turn, beside 45,000: the median [smallest .. largest] of three rounds. Other
+systems were not measured beside tables of that size."""
 SCHEDULES = """\
 ## 100,000 schedules
 
