@@ -39,8 +39,9 @@ from .recycle import RecyclePolicy, resident_bytes
 from .report_buffer import ReportBuffer
 from .reports import ReportSender
 from .rescue import OrphanRescue
+from .run import Run, RunKey
 from .runner import Runner
-from .slots import Run, RunKey, Slots
+from .slots import Slots
 from .state import WorkerState
 from .transaction import TransactionalCompletion
 from .watchdog import Watchdog, log_end, unwrapped
@@ -243,8 +244,7 @@ class Worker:
 
     def _begin_stop(self, grace: float) -> None:
         if not (self._state.stopping or self._state.until_idle) and self._main is not None:
-            running = len(self._slots)
-            self._bus.emit(WorkerStopping(at=self._clock.now(), worker=self.id, running=running, grace=grace))
+            self._bus.emit(WorkerStopping(at=self._clock.now(), worker=self.id, running=self._slots.taken, grace=grace))
         self._state.stop(grace)
         self._claim_trigger.ring()
         self._slots.wake()
@@ -358,12 +358,11 @@ class Worker:
 
     def _free_slots(self) -> int:
         backlog = self._completer
-        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.size or backlog.bytes > BACKLOG_BYTES
+        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity or backlog.bytes > BACKLOG_BYTES
         return 0 if full or not self._state.may_claim else self._room()
 
     def _room(self) -> int:
-        left = self._state.max_runs - self._claimer.started
-        return self._slots.free if left >= self._slots.free else math.ceil(left)
+        return math.ceil(min(self._slots.free, self._state.max_runs - self._claimer.started))
 
     def _on_end(self, run: Run, ctx: Context | None, ended: RunEnd) -> None:
         now, job = self._clock.now(), run.job
@@ -391,7 +390,7 @@ class Worker:
 
     def _describe(self) -> tuple[WorkerInfo, set[RunKey]]:
         slots, state, runs = self._slots, self._state, {run.key for run in self._slots}
-        info = replace(self._info, running=len(runs), finished=self._recycle_policy.jobs, memory=resident_bytes())
+        info = replace(self._info, running=slots.taken, finished=self._recycle_policy.jobs, memory=resident_bytes())
         info = replace(info, leaked=slots.leaks, concurrency=slots.size, drained=state.commands.drained)
         return replace(info, deaf=self.deaf, stopping=state.stopping), runs
 
