@@ -358,7 +358,9 @@ class Worker:
 
     def _free_slots(self) -> int:
         backlog = self._completer
-        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity or backlog.bytes > BACKLOG_BYTES
+        held, slots = len(backlog), self._slots
+        many = held > BACKLOG_PER_SLOT * slots.size and held > BACKLOG_PER_SLOT * slots.capacity
+        full = many or backlog.bytes > BACKLOG_BYTES
         return 0 if full or not self._state.may_claim else self._room()
 
     def _room(self) -> int:
