@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
@@ -12,9 +11,9 @@ from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
-from ...records.plan import Plan
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
+from ..graph_cache import GraphCache, decode_graphs
 from ..rows import COLUMNS, Row, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
@@ -22,36 +21,8 @@ from .file import FLOWS_VERSION
 from .lenient import fetch_rows
 from .lists import mark_undecodable
 
-# Plans never change, so their graphs are kept: this many, and this many characters of their texts together.
-MAX_KEPT_GRAPHS = 2000
-MAX_KEPT_CHARACTERS = 20_000_000
-
 _encode = msgspec.json.Encoder().encode
 _decode_flow = msgspec.json.Decoder(Flow).decode
-_decode_plan = msgspec.json.Decoder(Plan).decode
-
-
-class GraphCache:
-    """The graphs of flows that were read lately, by the id of the flow."""
-
-    def __init__(self) -> None:
-        self._graphs: OrderedDict[JobId, tuple[Graph, int]] = OrderedDict()
-        self._characters = 0
-
-    def get(self, id: JobId) -> Graph | None:
-        if (found := self._graphs.get(id)) is None:
-            return None
-        self._graphs.move_to_end(id)
-        return found[0]
-
-    def put(self, id: JobId, graph: Graph, characters: int) -> None:
-        if id in self._graphs:
-            return
-        self._graphs[id] = graph, characters
-        self._characters += characters
-        while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
-            _, (_, size) = self._graphs.popitem(last=False)
-            self._characters -= size
 
 
 # reading
@@ -87,14 +58,7 @@ def read_graphs(db: sqlite3.Connection, ids: Collection[JobId], cache: GraphCach
     """The graphs of these flows' plans."""
     found = {} if cache is None else {id: graph for id in ids if (graph := cache.get(id)) is not None}
     if missing := [id for id in ids if id not in found]:
-        for id, body in db.execute(_PLANS, (_encode(missing).decode(),)).fetchall():
-            try:
-                found[id] = Graph(_decode_plan(body))
-            except msgspec.DecodeError as error:
-                unreadable_record("plan of flow", id, error)
-                continue
-            if cache is not None:
-                cache.put(id, found[id], len(body))
+        found.update(decode_graphs(db.execute(_PLANS, (_encode(missing).decode(),)).fetchall(), cache))
     return found
 
 
