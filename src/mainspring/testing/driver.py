@@ -151,7 +151,7 @@ class DrivenWorker(Worker):
         return False
 
     def _at_rest(self) -> bool:
-        return not len(self._completer) and (not len(self._slots) or (self.settled and not self.awake()))
+        return not self._completer.bytes and (not len(self._slots) or (self.settled and not self.awake()))
 
     def _room(self) -> int:
         # One after the other: the outcome of the last run is stored before the next one starts.

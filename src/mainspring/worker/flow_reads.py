@@ -28,8 +28,9 @@ ItemPage = list[tuple[int, "str | Failure"]]
 class FlowReads:
     """Reads flows and jobs of steps. What is asked for while a read is under way is read together after it."""
 
-    def __init__(self, store: Callable[[], Store], retry: Callable[[], StoreRetry]) -> None:
-        self._store, self._retry = store, retry
+    def __init__(self, store_calls: Callable[[], tuple[Store, StoreRetry]]) -> None:
+        """`store_calls` returns the worker's store, and what retries its calls."""
+        self._store_calls = store_calls
         self._flows: dict[JobId, asyncio.Future[FlowWithPlan | None]] = {}
         self._steps: dict[StepKey, asyncio.Future[Job | None]] = {}
         self._reader: asyncio.Task[None] | None = None
@@ -37,7 +38,7 @@ class FlowReads:
     @property
     def possible(self) -> bool:
         """Whether the store has flows."""
-        return self._store().capabilities.flows
+        return self._store_calls()[0].capabilities.flows
 
     async def flow(self, id: JobId) -> FlowWithPlan | None:
         """The flow of this job; None if it has none."""
@@ -80,7 +81,8 @@ class FlowReads:
     ) -> None:
         try:
             if flows:
-                found = await self._retry()("reading flows", lambda: flow_store(self._store()).flows(list(flows)))
+                store, retry = self._store_calls()
+                found = await retry("reading flows", lambda: flow_store(store).flows(list(flows)))
                 by_id = {one.row.id: one for one in found}
                 for id, future in flows.items():
                     future.set_result(by_id.get(id))
@@ -96,8 +98,9 @@ class FlowReads:
                 raise
 
     async def _step_jobs(self, flow: JobId, first: int, last: int, limit: int) -> list[Job]:
-        return await self._retry()(
-            "reading steps", lambda: flow_store(self._store()).step_jobs(flow, first=first, last=last, limit=limit)
+        store, retry = self._store_calls()
+        return await retry(
+            "reading steps", lambda: flow_store(store).step_jobs(flow, first=first, last=last, limit=limit)
         )
 
     async def items(self, flow: JobId, position: int, after: int, limit: int = PAGE_JOBS) -> ItemPage:

@@ -41,8 +41,8 @@ class BadValue(Exception):
 class FlowRuns:
     """What a worker does for flows and their steps, beside what it does for every job."""
 
-    def __init__(self, store: Callable[[], Store], retry: Callable[[], StoreRetry], result_limit: int) -> None:
-        self.reads = FlowReads(store, retry)
+    def __init__(self, store_calls: Callable[[], tuple[Store, StoreRetry]], result_limit: int) -> None:
+        self.reads = FlowReads(store_calls)
         self._result_limit = result_limit
 
     # steps

@@ -77,8 +77,8 @@ class Run:
         return ctx
 
     def measure(self, outcome: Outcome) -> int:
-        """Sets its size, and returns it."""
-        self.size = bytes_of(self.job) + len(outcome.result or "")
+        """Sets its size, which is never 0, and returns it."""
+        self.size = 1 + bytes_of(self.job) + len(outcome.result or "")
         return self.size
 
     def end(self, reason: Released | Stopped) -> None:

@@ -51,6 +51,8 @@ MAX_TRIES_PER_SECOND = 100
 if TYPE_CHECKING:
     from ..executor.pool import ProcessPool
     from ..executor.protocol import Message, Raised
+    from ..store import Store
+    from ..store.retry import StoreRetry
     from .flow_runs import FlowRuns
 
 
@@ -95,7 +97,7 @@ class Runner:
         max_crashes: int = 3,
         skew: float = 0.0,
         children: int = 0,
-        flows: Callable[[], FlowRuns],
+        store_calls: Callable[[], tuple[Store, StoreRetry]],
     ) -> None:
         """`children`: how many child processes run process tasks in turn; 0: as many as there are runs. `skew`: how
         long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
@@ -109,7 +111,7 @@ class Runner:
         self._pacer = Pacer(clock)
         self._result_limit = result_limit
         self._tasks = tasks
-        self._make_flows = flows
+        self._store_calls = store_calls
         self._flows: FlowRuns | None = None
         # A child process handles its soft timeout itself.
         soft = {
@@ -140,7 +142,7 @@ class Runner:
         clock: Clock,
         reports: ReportBuffer,
         settings: Settings,
-        flows: Callable[[], FlowRuns],
+        store_calls: Callable[[], tuple[Store, StoreRetry]],
     ) -> Runner:
         return cls(
             tasks,
@@ -153,7 +155,7 @@ class Runner:
             max_crashes=settings.max_crashes,
             skew=settings.skew,
             children=settings.children,
-            flows=flows,
+            store_calls=store_calls,
         )
 
     def context(self, job: Job, watch: Callable[[Context], object], began_at: datetime | None = None) -> Context:
@@ -263,7 +265,9 @@ class Runner:
 
     def _flow_runs(self) -> FlowRuns:
         """Made when the first flow, or the first step with values of others, runs here."""
-        self._flows = self._flows or self._make_flows()
+        from .flow_runs import FlowRuns
+
+        self._flows = self._flows or FlowRuns(self._store_calls, self._result_limit)
         return self._flows
 
     async def _plan(self, task: Task[Any, Any], ctx: Context) -> Any:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..task.context import Context
     from ..task.flow_failure import FlowEnd
-    from .flow_runs import FlowRuns
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, per slot, above which the worker stops claiming.
@@ -89,7 +88,7 @@ class Worker:
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, self._make_flows)
+        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls)
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
@@ -143,10 +142,8 @@ class Worker:
         self._main: asyncio.Task[None] | None = None
         engine.add_worker(self)
 
-    def _make_flows(self) -> FlowRuns:
-        from .flow_runs import FlowRuns
-
-        return FlowRuns(lambda: self._store, lambda: self._retry, self._settings.result_limit)
+    def _store_calls(self) -> tuple[Store, StoreRetry]:
+        return self._store, self._retry
 
     def _choose_settings(self, settings: Settings, concurrency: int | None) -> Settings:
         chosen = settings if concurrency is None else load({"concurrency": concurrency}, {})
@@ -358,14 +355,12 @@ class Worker:
         return claims, self._scheduler.fired, self._rescue.settled, self._webhooks.enqueued
 
     def _at_rest(self) -> bool:
-        return not len(self._slots) and not len(self._completer)
+        return not len(self._slots) and not self._completer.bytes
 
     def _free_slots(self) -> int:
         backlog = self._completer
-        full = backlog.bytes and (
-            backlog.bytes > BACKLOG_BYTES or len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity
-        )
-        return 0 if full or not self._state.may_claim else self._room()
+        many = backlog.bytes and len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity
+        return 0 if many or backlog.bytes > BACKLOG_BYTES or not self._state.may_claim else self._room()
 
     def _room(self) -> int:
         return math.ceil(min(self._slots.free, self._state.max_runs - self._claimer.started))
