@@ -18,7 +18,20 @@ from mainspring.stores.redis.records import packed, unpacked
 from mainspring.stores.redis.shard import Shard, Shards
 from mainspring.stores.rules.keys import keys_held_by
 
-SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
+SORTED = (
+    "made:",
+    "tag:",
+    "made-by:",
+    "error:",
+    "again:",
+    "ended:",
+    "final:",
+    "dead:",
+    "keys",
+    "expiring",
+    "odd",
+    "steps:",
+)
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
 # Bytes of a group's first entry in the index `heads`.
 HEAD_BYTES = 26

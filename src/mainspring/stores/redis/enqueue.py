@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import micros
+from ...errors import StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ..rules import enqueue as rules
+from ..rules.finish import older_workers_text
 from ..rules.keys import keys_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
@@ -20,6 +22,7 @@ from .connection import Arg
 from .handle import RedisHandle
 from .index import Command, group, has_creation_time
 from .records import claim_key, new_record, packed
+from .releases import older_workers
 from .shard import Shard, Shards
 from .transact import transact
 from .two_phase import Condition, Unit, commit_one, has, job_locks, resolve, transactions_in
@@ -38,9 +41,9 @@ def is_plain(job: NewJob, id: bytes, now: int) -> bool:
 
 
 def is_plain_but_for_keys(job: NewJob, id: bytes, now: int) -> bool:
-    """Whether enqueue.lua can add it if its keys are free: no schedule, expiry or tags; an id with creation time."""
+    """Whether enqueue.lua can add it if its keys are free: no schedule, expiry, tags, flow; an id with a time."""
     simple = job.schedule is None and job.expires_at is None and not job.tags
-    return simple and has_creation_time(id, now)
+    return simple and job.step is None and job.plan is None and has_creation_time(id, now)
 
 
 class RedisEnqueue(RedisHandle):
@@ -84,6 +87,9 @@ async def _enqueue_batch(shards: Shards, jobs: Sequence[NewJob], now: datetime, 
 
 
 async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    if any(job.plan is not None for job in jobs) and (alive := await older_workers(shards, now)):
+        raise StoreUnavailable(older_workers_text(alive))
+
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)
 

@@ -26,6 +26,7 @@ from .connection import Arg
 from .handle import RedisHandle
 from .job_reads import read_jobs
 from .records import packed, unpacked
+from .releases import older_workers
 from .shard import Shard, Shards
 from .transact import transact
 
@@ -63,7 +64,7 @@ class RedisFinish(RedisHandle):
 def _makes_work(outcome: Outcome) -> bool:
     """Whether the outcome may make a job claimable or a schedule due."""
     plain = rules.is_plain_completion(outcome)
-    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule)
+    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule or outcome.step)
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
@@ -88,6 +89,7 @@ async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mappi
         outcome
         for outcome in outcomes
         if rules.is_plain_completion(outcome)
+        and outcome.step is None
         and not outcome.then
         and times[outcome.id] == 1
         and (outcome.account is None or (outcome.schedule is None and outcome.started_at is not None))
@@ -145,9 +147,11 @@ async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Ma
         return of_outcome(outcome, known, times[outcome.id] > 1)
 
     def rule(tables: LoadedTables, outcome: Outcome) -> bool:
+        tables.older_workers = older
         return finish_one(tables, outcome) or tables.is_recorded(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
+    older = await older_workers(shards, now) if any(outcome.plan is not None for outcome in outcomes) else []
     accepted = await transact(shards, "finish", outcomes, needs, rule, now)
     return {outcome.id for outcome, is_accepted in zip(outcomes, accepted, strict=True) if is_accepted}
 

@@ -106,13 +106,16 @@ def _unit(planned: Sequence[PlannedItem], more: Sequence[Command]) -> tuple[list
 
 
 def all_plain(firings: Sequence[Firing]) -> bool:
-    """Whether no firing cancels a job or reads another schedule, and no two have a name, id or key in common."""
+    """Whether no firing cancels a job, reads another schedule or begins a flow, and no two have a name, id or key in
+    common."""
     names, keys, ids = set[str](), list[str](), list[JobId]()
     for firing in firings:
         if firing.cancel or firing.reads:
             return False
         names.add(firing.schedule.name)
         for job in firing.jobs:
+            if job.step is not None or job.plan is not None:
+                return False
             ids.append(job.id)
             keys += [key for key in (job.unique_key, job.idempotency_key) if key is not None]
     return len(names) == len(firings) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)
@@ -220,7 +223,7 @@ async def finish_plain(shards: Shards, outcomes: Sequence[Outcome], others: set[
 
 def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     """Whether only the job and its schedule change. A completed job keeps its idempotency key."""
-    runs = job.state is State.RUNNING and job.lease == outcome.lease
+    runs = job.state is State.RUNNING and job.lease == outcome.lease and job.step is None
     same = job.counted_schedule == outcome.schedule and job.unique_key is None and job.task not in circuits
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 

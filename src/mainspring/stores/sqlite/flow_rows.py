@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ from ...records.job import Job, NewJob
 from ...records.plan import Plan
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
+from ..graph_cache import GraphCache
 from ..rows import COLUMNS, Row, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
@@ -22,36 +22,9 @@ from .file import FLOWS_VERSION
 from .lenient import fetch_rows
 from .lists import mark_undecodable
 
-# Plans never change, so their graphs are kept: this many, and this many characters of their texts together.
-MAX_KEPT_GRAPHS = 2000
-MAX_KEPT_CHARACTERS = 20_000_000
-
 _encode = msgspec.json.Encoder().encode
 _decode_flow = msgspec.json.Decoder(Flow).decode
 _decode_plan = msgspec.json.Decoder(Plan).decode
-
-
-class GraphCache:
-    """The graphs of flows that were read lately, by the id of the flow."""
-
-    def __init__(self) -> None:
-        self._graphs: OrderedDict[JobId, tuple[Graph, int]] = OrderedDict()
-        self._characters = 0
-
-    def get(self, id: JobId) -> Graph | None:
-        if (found := self._graphs.get(id)) is None:
-            return None
-        self._graphs.move_to_end(id)
-        return found[0]
-
-    def put(self, id: JobId, graph: Graph, characters: int) -> None:
-        if id in self._graphs:
-            return
-        self._graphs[id] = graph, characters
-        self._characters += characters
-        while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
-            _, (_, size) = self._graphs.popitem(last=False)
-            self._characters -= size
 
 
 # reading

@@ -11,13 +11,14 @@ from ...clock import instant
 from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.run import Execution
+from ..graph_cache import GraphCache
 from ..rows import executions_of
 from ..rules.flows import settle_flows
 from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from .circuits import circuits, write_circuits
-from .flow_rows import GraphCache, add_flows, add_step_jobs, write_flows
+from .flow_rows import add_flows, add_step_jobs, write_flows
 from .job_rows import find_jobs, write_jobs
 from .runs import add_executions, read_runs
 from .schedules import add_schedules, add_waiting, record_ticks, revisions, write_schedules

@@ -1,0 +1,57 @@
+"""Releases beside each other: older ones do not know flows, and are shut out once one is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...errors import SchemaMismatch
+from ...ids import WorkerId
+from .hashes import to_dict
+from .shard import Shard, Shards
+from .worker_rows import knows_flows, workers_of
+
+# The form of stored records that this release knows. `oldest`, a field of the hash `meta`, is the form that a release
+# has to know: releases without flows know the first.
+FORM = 2
+FORM_WITH_FLOWS = 2
+# What a release without flows meets in the field `turns` of `meta`, which it increments with each beat: its next beat
+# fails. Later releases count in another field, and look at `oldest`.
+SHUT_OUT = "upgrade mainspring: this store has flows"
+
+
+async def older_workers(shards: Shards, now: datetime) -> list[WorkerId]:
+    """The live workers of releases without flows. If there are none, the next beat of such a release fails from now on.
+
+    A release that begins a beat before that, and ends it afterwards, is found by the second look.
+    """
+    if shards.has_flows:
+        return []
+    oldest, alive = await _look(shards.first, now)
+    if alive or _number(oldest) < FORM_WITH_FLOWS:
+        if alive:
+            return alive
+        key = f"{shards.first.base}:meta"
+        await shards.first.multi([("HSET", key, "oldest", FORM_WITH_FLOWS, "turns", SHUT_OUT)])
+        _, alive = await _look(shards.first, now)
+    shards.has_flows = not alive
+    return alive
+
+
+async def _look(shard: Shard, now: datetime) -> tuple[bytes | None, list[WorkerId]]:
+    """The field `oldest`, and the live workers of releases without flows."""
+    oldest, pairs = await shard.multi([("HGET", f"{shard.base}:meta", "oldest"), ("HGETALL", f"{shard.base}:worker")])
+    rows = to_dict(pairs)
+    alive = (id for id, row in workers_of(rows).items() if row.until > now)
+    return oldest, sorted(id for id in alive if not knows_flows(rows[id]))
+
+
+def check_form(oldest: bytes | None, shown: str) -> None:
+    """Raises SchemaMismatch if the store has records that this release does not know."""
+    if _number(oldest) > FORM:
+        raise SchemaMismatch(
+            f"{shown} has records of form {_number(oldest)}, this release knows {FORM}: upgrade mainspring"
+        )
+
+
+def _number(oldest: bytes | None) -> int:
+    return 1 if oldest is None else int(oldest)
