@@ -6,12 +6,14 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+import test_redis_batches
 from msgspec.structs import replace
-from test_redis_batches import LARGE_BATCH, SMALL_BATCH, Act, Counter, OnServers, TestRival
+from test_redis_batches import LARGE_BATCH, SMALL_BATCH, Act, Counter, OnServers
 from test_redis_two_phase import Deed, Died, Mortal, at_every_script, dies, opened
 
 from books import audit
 from clusters import RedisCluster
+from mainspring.clock import EPOCH
 from mainspring.errors import SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.records.flow import FlowWithPlan
 from mainspring.records.job import Action, Job, State
@@ -20,7 +22,7 @@ from mainspring.records.plan import Plan, StepOptions, ValueOf
 from mainspring.records.query import Update
 from mainspring.records.step import MAX_POSITION, StepRef, position_of
 from mainspring.records.worker import WorkerCommands
-from mainspring.stores.redis import two_phase
+from mainspring.stores.redis import finish, plain, two_phase
 from mainspring.stores.redis.records import FLAG_SCHEDULED, flags, record_of
 from mainspring.stores.redis.releases import FORM
 from mainspring.stores.redis.shard import Shards
@@ -42,7 +44,7 @@ from mainspring.testing.contract.build import (
     read_job,
     start,
 )
-from mainspring.testing.contract.flow import DIAMOND, a_step, begin, chain, row_of, run_step, step_job, steps_of
+from mainspring.testing.contract.flow import DIAMOND, MAP, a_step, begin, chain, row_of, run_step, step_job, steps_of
 
 
 def a_spread_plan(shards: Shards) -> tuple[str, Plan]:
@@ -196,7 +198,9 @@ class TestRaces(OnServers):
                     await finish_run(other, others.pop(), Done(), now=NOW)
 
             finish = finish_run(store, mine, Done(), now=NOW)
-            await TestRival.rivalled(cast(TestRival, self), store, lambda: finish, end_another)
+            await test_redis_batches.TestRival.rivalled(
+                cast(test_redis_batches.TestRival, self), store, lambda: finish, end_another
+            )
             async with self.opened() as third:
                 for job in all_others:
                     await finish_run(third, job, Done(), now=NOW)
@@ -257,6 +261,7 @@ class TestRoundTrips(OnServers):
         """How much of a batch one script may take is another matter: those go one after the other on one way."""
         monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 10**9)
         monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 10**9)
+        monkeypatch.setattr(plain, "MAX_PLAIN", 10**9)
         trips = []
         for count in (SMALL_BATCH, LARGE_BATCH):
             async with self.opened() as store:
@@ -271,6 +276,71 @@ class TestRoundTrips(OnServers):
         shards = len(store.url.bases)
         assert trips[1] <= bound * shards + (0 if shards == 1 else 4 * shards)
         assert trips[0] == trips[1] or shards > 1
+
+
+class TestPlainEnds(OnServers):
+    async def test_plain_ends_of_steps_are_written_as_the_rule_writes_them(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Steps of several flows, queues and shards, also the last ones, an item of a map, and a flow that is gone."""
+        plans = [chain("a", "b"), DIAMOND, Plan(tuple(a_step("a") for _ in range(20))), MAP]
+        jobs = [new_job(plan=one, queue=f"queue {n}") for n, one in enumerate(plans)]
+        jobs += [new_job(plan=chain("a"), unique_key="key"), new_job(task="a", step=StepRef("gone", 0, "default"))]
+
+        async def play() -> list[Any]:
+            async with self.opened() as store:
+                await self.wipe(store)
+                await put(store, *jobs)
+                await beat(store)
+                said: list[Any] = []
+                for _ in range(4):
+                    found = (await claim(store, tasks=["a", "b", "c", "d", "item"], limit=100)).jobs
+                    ended = {"a": '{"part":[1,2]}', "item": "7"}
+                    outcomes = [decide(job, Done(ended.get(job.task)), now=later(1)) for job in found]
+                    assert await store.finish(outcomes) == {job.id for job in found}
+                    said.append([replace(job, lease=None) for job in await all_jobs(store)])
+                    said.append(await store.flows([job.id for job in jobs]))
+                for job in said[-2]:
+                    said.append([replace(run, lease="") for run in await store.executions(job.id)])
+                said.append([tally for tally in await store.tallies("ever", since=EPOCH)])
+                await audit(store._open())
+                return said
+
+        by_the_script = await play()
+        left = [0]
+
+        async def none(*args: Any) -> set[JobId]:
+            left[0] += 1
+            return set()
+
+        monkeypatch.setattr(finish, "finish_steps", none)
+        assert await play() == by_the_script
+        assert left == [4]
+        assert any(job.task == "b" and job.state is State.COMPLETED for job in by_the_script[-30])
+
+    async def wipe(self, store: RedisStore) -> None:
+        for shard in store._open().all:
+            if keys := await shard.call("KEYS", f"{shard.base}*"):
+                await shard.multi([("DEL", key) for key in keys])
+
+    async def test_a_step_that_finishes_its_flow_cancels_those_that_end_with_it(self) -> None:
+        """The move of a flow may change a job of the same batch: then the rule writes all of them."""
+        async with self.opened() as store:
+            steps = (a_step("a"), a_step("m", over=ValueOf(0), item="n"), a_step("b"), a_step("c", after=(2,)))
+            id = await begin(store, Plan(steps, fail_fast=True))
+            await beat(store)
+            found = (await claim(store, tasks=["a", "b"])).jobs
+            outcomes = [decide(job, Done("1"), now=NOW) for job in found]  # "a" returns no list: "m" is dead
+            assert await store.finish(outcomes) == {job.id for job in found}
+            assert {job.state for job in await steps_of(store, id) if job.task in ("a", "b")} == {State.COMPLETED}
+            await audit(store._open())
+
+    async def test_a_step_under_another_lease_is_not_ended(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, chain("a", "b"))
+            job = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
+            assert await finish_run(store, job, Done("1"), now=NOW, lease="another") == set()
+            assert (await row_of(store, id)).statuses == "rw"
 
 
 class TestRecords(OnServers):

@@ -28,6 +28,7 @@ from .job_reads import read_jobs
 from .records import packed, unpacked
 from .releases import older_workers
 from .shard import Shard, Shards
+from .step_ends import finish_steps
 from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
@@ -72,7 +73,8 @@ async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
     simple = await _maybe_plain(shards, outcomes, times)
-    done = await _finish_plain(shards, [outcome for outcome in simple if outcome.schedule is None])
+    done = await _finish_plain(shards, [one for one in simple if one.schedule is None and one.step is None])
+    done |= await _finish_steps(shards, outcomes, simple)
     left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
     if len(shards.all) == 1:  # in a cluster a job and its schedule may be in two shards
         done |= await _finish_scheduled(shards, left, {outcome.id for outcome in simple})
@@ -89,7 +91,6 @@ async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mappi
         outcome
         for outcome in outcomes
         if rules.is_plain_completion(outcome)
-        and outcome.step is None
         and not outcome.then
         and times[outcome.id] == 1
         and (outcome.account is None or (outcome.schedule is None and outcome.started_at is not None))
@@ -135,9 +136,19 @@ async def _finish_in(shard: Shard, outcomes: Sequence[Outcome], alone: bool) -> 
 
 async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
     """The jobs whose plain end was written together with the change of their schedules."""
-    chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
+    chosen = [one for one in outcomes if one.schedule is not None and one.step is None and one.id in simple]
     others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
     return await plain.finish_plain(shards, chosen, others) if chosen else set()
+
+
+async def _finish_steps(shards: Shards, outcomes: Sequence[Outcome], simple: Sequence[Outcome]) -> set[JobId]:
+    """The jobs whose plain end was written together with the moves of their flows."""
+    chosen = [outcome for outcome in simple if outcome.step is not None]
+    if not chosen:
+        return set()
+    plain = {outcome.id for outcome in chosen}
+    others = {outcome.step.flow for outcome in outcomes if outcome.step is not None and outcome.id not in plain}
+    return await finish_steps(shards, chosen, others | {outcome.id for outcome in outcomes})
 
 
 async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:

@@ -7,7 +7,7 @@ test_redis_batches.py and the twin compare the two. The rules handle everything 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -85,21 +85,24 @@ def _unit(planned: Sequence[PlannedItem], more: Sequence[Command]) -> tuple[list
     """A unit as prelude.lua reads it, and for each condition the number of its item."""
     args: list[Arg] = []
     owners: list[int] = []
-    merged: dict[tuple[Arg, Arg], list[Arg]] = {}
     for n, one in enumerate(planned):
         for condition in one.conditions:
             args += condition
             owners.append(n)
-        for command in one.commands:
-            merged.setdefault((command[0], command[1]), []).extend(command[2:])
     args.insert(0, len(owners))
-    for command, values in merged.items():
-        for start in range(0, len(values), MAX_MERGED) if values else (0,):
-            some = values[start : start + MAX_MERGED]
-            args += (2 + len(some), *command, *some)
-    for command in more:
+    for command in (*merged(command for one in planned for command in one.commands), *more):
         args += (len(command), *command)
     return args, owners
+
+
+def merged(commands: Iterable[Command]) -> Iterator[Command]:
+    """The commands with the arguments of those that have the same name and key."""
+    found: dict[tuple[Arg, Arg], list[Arg]] = {}
+    for name, key, *values in commands:
+        found.setdefault((name, key), []).extend(values)
+    for command, values in found.items():
+        for start in range(0, len(values), MAX_MERGED) if values else (0,):
+            yield *command, *values[start : start + MAX_MERGED]
 
 
 # firings
@@ -217,7 +220,7 @@ async def finish_plain(shards: Shards, outcomes: Sequence[Outcome], others: set[
         if row is not None and job is not None and _is_plain(job, outcome, tasks):
             fit.append(outcome)
             planned.append(_plan_end(base, job, outcome, short, claim, row, text))
-    written = await write_planned(shard, fit, planned, lambda some: _counts(base, some), "new final")
+    written = await write_planned(shard, fit, planned, lambda some: counts_of(base, some), "new final")
     return {fit[n].id for n in written}
 
 
@@ -249,6 +252,6 @@ def _plan_end(
     return PlannedItem(conditions, commands)
 
 
-def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Command]:
+def counts_of(base: str, outcomes: Sequence[Outcome]) -> list[Command]:
     counts = sums_by_minute(outcomes).items()
     return [("RPUSH", f"{base}:counting", _encode((micros(at), *key, sums))) for (at, *key), sums in counts]
