@@ -293,8 +293,8 @@ class TestPlainEnds(OnServers):
                 await put(store, *jobs)
                 await beat(store)
                 said: list[Any] = []
-                for _ in range(4):
-                    found = (await claim(store, tasks=["a", "b", "c", "d", "item"], limit=100)).jobs
+                for _ in range(3):
+                    found = (await claim(store, tasks=["a", "b", "c", "d", "item"], limit=100, now=later(2))).jobs
                     ended = {"a": '{"part":[1,2]}', "item": "7"}
                     outcomes = [decide(job, Done(ended.get(job.task)), now=later(1)) for job in found]
                     assert await store.finish(outcomes) == {job.id for job in found}
@@ -302,21 +302,21 @@ class TestPlainEnds(OnServers):
                     said.append(await store.flows([job.id for job in jobs]))
                 for job in said[-2]:
                     said.append([replace(run, lease="") for run in await store.executions(job.id)])
-                said.append([tally for tally in await store.tallies("ever", since=EPOCH)])
+                said.append(await store.tallies("ever", since=EPOCH))
                 await audit(store._open())
                 return said
 
         by_the_script = await play()
         left = [0]
 
-        async def none(*args: Any) -> set[JobId]:
+        async def none(*args: Any) -> set[str]:
             left[0] += 1
             return set()
 
         monkeypatch.setattr(finish, "finish_steps", none)
         assert await play() == by_the_script
-        assert left == [4]
-        assert any(job.task == "b" and job.state is State.COMPLETED for job in by_the_script[-30])
+        assert left == [3]
+        assert any(job.task == "b" and job.state is State.COMPLETED for job in by_the_script[4])
 
     async def wipe(self, store: RedisStore) -> None:
         for shard in store._open().all:
