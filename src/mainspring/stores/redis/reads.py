@@ -102,10 +102,8 @@ async def _read(
     if len(shards.all) == 1:
         replies = await shard.multi([*read, *commands])
         return (found_in(ids, replies[:3]) if ids else {}), replies[len(read) :]
-    locks: list[Command] = [
-        *([job_locks(shard, shorts)] if ids else ()),
-        *([flow_locks(shard, flows)] if flows else ()),
-    ]
+    locks = [job_locks(shard, shorts)] if ids else []
+    locks += [flow_locks(shard, flows)] if flows else []
     attempts = Attempts(shards, "reading jobs")
     while True:
         replies = await shard.multi([*locks, *read, *commands])
