@@ -1,7 +1,7 @@
 """Flows in Redis: steps in several shards, races, bounded round trips, and releases that do not know flows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +17,7 @@ from mainspring.clock import EPOCH
 from mainspring.errors import SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.records.flow import FlowWithPlan
 from mainspring.records.job import Action, Job, State
-from mainspring.records.outcome import Done, Suspend, decide
+from mainspring.records.outcome import Done, Released, Suspend, decide
 from mainspring.records.plan import Plan, StepOptions, ValueOf
 from mainspring.records.query import Update
 from mainspring.records.step import MAX_POSITION, StepRef, position_of
@@ -47,12 +47,13 @@ from mainspring.testing.contract.build import (
 from mainspring.testing.contract.flow import DIAMOND, MAP, a_step, begin, chain, row_of, run_step, step_job, steps_of
 
 
-def a_spread_plan(shards: Shards) -> tuple[str, Plan]:
-    """The queue of a flow, and a chain of three steps whose queues are in three shards."""
-    queues: dict[Any, str] = {}
-    for n in range(100):
-        queues.setdefault(shards.of(f"queue {n}"), f"queue {n}")
-    flow, *others = queues.values()
+def a_spread_plan(shards: Shards, order: Sequence[int] = (0, 1, 2, 3)) -> tuple[str, Plan]:
+    """The queue of a flow, and a chain of three steps: all four are in other shards, those with these numbers.
+
+    A transaction is led by the first of its shards in this order, and then written in the others in this order.
+    """
+    queues = {shards.all.index(shards.of(f"queue {n}")): f"queue {n}" for n in range(100)}
+    flow, *others = [queues[n] for n in order]
     options = [StepOptions(queue=queue) for queue in others]
     a = a_step("a", options=options[0])
     b = a_step("b", options=options[1], args={"value": ValueOf(0)})
@@ -74,8 +75,8 @@ async def planning(store: RedisStore) -> Deed:
     return lambda store: finish_run(store, job, Suspend(plan), now=NOW)
 
 
-async def ending(store: RedisStore) -> Deed:
-    queue, plan = a_spread_plan(store._open())
+async def ending(store: RedisStore, order: Sequence[int] = (0, 1, 2, 3)) -> Deed:
+    queue, plan = a_spread_plan(store._open(), order)
     id = await begin(store, plan, queue=queue)
     job = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
     return lambda store: finish_run(store, job, Done('"value"'), now=NOW)
@@ -109,6 +110,10 @@ async def deleting(store: RedisStore) -> Deed:
     return lambda store: act(store, Action.DELETE, id)
 
 
+# Orders of the shards: the flow's is the first, that of the step, or that of the next step.
+ORDERS = [(0, 1, 2, 3), (1, 0, 2, 3), (1, 2, 0, 3), (2, 1, 0, 3)]
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
 @pytest.mark.parametrize("ready", [planning, ending, ending_the_last, cancelling, deleting])
 async def test_a_flow_moves_in_all_shards_or_in_none_wherever_its_owner_dies(
@@ -140,27 +145,30 @@ async def test_a_flow_moves_in_all_shards_or_in_none_wherever_its_owner_dies(
     assert not mortal.died
 
 
+@pytest.mark.parametrize("order", ORDERS, ids=str)
 async def test_a_released_step_finds_the_values_of_a_transaction_that_was_left_behind(
-    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, order: Sequence[int]
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
-        died = await dies(store, await ending(store), left)
-        await beat(other)
-        monkeypatch.setattr(two_phase, "MAX_SWEPT", -1)
-        for job in (await claim(other, tasks=["b"])).jobs:
+        deed = await ending(store, order)
+        await beat(other, "bob")
+        died = await dies(store, deed, left)
+        for job in (await claim(other, "bob", tasks=["b"])).jobs:
             assert job.step is not None
             (before,) = await other.step_jobs(job.step.flow, first=0, last=0, limit=1)
             assert (before.state, before.result) == (State.COMPLETED, '"value"'), f"at script {left}"
+        await beat(other, "bob")
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
+@pytest.mark.parametrize("order", ORDERS, ids=str)
 async def test_a_cancel_finds_the_steps_of_a_transaction_that_was_left_behind(
-    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, order: Sequence[int]
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
-        died = await dies(store, await ending(store), left)
+        died = await dies(store, await ending(store, order), left)
         (flow,) = [job for job in await all_jobs(other) if job.state is State.WAITING]
         await act(other, Action.CANCEL, flow.id, reason="no")
         await beat(other)
@@ -334,6 +342,22 @@ class TestPlainEnds(OnServers):
             assert await store.finish(outcomes) == {job.id for job in found}
             assert {job.state for job in await steps_of(store, id) if job.task in ("a", "b")} == {State.COMPLETED}
             await audit(store._open())
+
+    async def test_a_step_that_was_claimed_again_meanwhile_is_not_ended(self) -> None:
+        async with self.opened() as store, self.opened() as other:
+            id = await begin(store, chain("a", "b"))
+            job = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
+            again: list[Job] = []
+
+            async def claim_again() -> None:
+                if not again:
+                    await finish_run(other, job, Released(), now=NOW)
+                    again.append(await claim_job(other, job.id, tasks=["a"]))
+
+            test_redis_batches.Rival(store, claim_again)
+            assert await finish_run(store, job, Done("1"), now=NOW) == set()
+            assert [one for one in await all_jobs(other) if one.id == job.id] == again
+            assert (await row_of(other, id)).statuses == "rw"
 
     async def test_a_step_under_another_lease_is_not_ended(self) -> None:
         async with self.opened() as store:
