@@ -42,7 +42,7 @@ def is_plain(job: NewJob, id: bytes, now: int) -> bool:
 
 def is_plain_but_for_keys(job: NewJob, id: bytes, now: int) -> bool:
     """Whether enqueue.lua can add it if its keys are free: no schedule, expiry, tags, flow; an id with a time."""
-    simple = job.schedule is None and job.expires_at is None and not job.tags and job.step is job.plan is None
+    simple = job.schedule is None and job.expires_at is None and job.step is None and job.plan is None and not job.tags
     return simple and has_creation_time(id, now)
 
 
