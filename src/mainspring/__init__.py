@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 from .errors import (
     ApiKeyExists,
     ApiKeyNotFound,
+    BadFlow,
     BadInput,
     BadPayload,
     BadSetting,
     BadTask,
+    FlowFailed,
     HookChanged,
     HookExists,
     HookNotFound,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from .actor import act_as
     from .app import Mainspring
     from .clock import Clock, SystemClock
+    from .flow.values import exists, first, in_, not_, signal
     from .health import Health
     from .insight.stats import Stats
     from .insight.why import Reason
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from .records.audit import AuditEntry, AuditFilter
     from .records.circuit import Breaker
     from .records.job import Job, NewJob, ShownState, State
-    from .records.outcome import Cancel, Discard, Retry, Snooze
+    from .records.outcome import Cancel, Discard, Finish, Retry, Skip, Snooze
     from .records.query import Filter
     from .records.run import Execution, Failure, Items, LogLine
     from .retry import Backoff
@@ -60,7 +63,9 @@ if TYPE_CHECKING:
     from .task.context import Context
     from .task.dead_letter import DeadLetter
     from .task.dedup_key import Key
+    from .task.flow_failure import DeadStep, FlowFailure
     from .task.handle import Handle
+    from .task.results import Results
     from .task.retention import Retention
     from .task.task import Task
     from .trigger import Trigger, Window, at, cron, every
@@ -73,6 +78,7 @@ else:
             "actor": ["act_as"],
             "app": ["Mainspring"],
             "clock": ["Clock", "SystemClock"],
+            "flow.values": ["exists", "first", "in_", "not_", "signal"],
             "health": ["Health"],
             "insight.stats": ["Stats"],
             "insight.why": ["Reason"],
@@ -81,7 +87,7 @@ else:
             "records.audit": ["AuditEntry", "AuditFilter"],
             "records.circuit": ["Breaker"],
             "records.job": ["Job", "NewJob", "ShownState", "State"],
-            "records.outcome": ["Cancel", "Discard", "Retry", "Snooze"],
+            "records.outcome": ["Cancel", "Discard", "Finish", "Retry", "Skip", "Snooze"],
             "records.query": ["Filter"],
             "records.run": ["Execution", "Failure", "Items", "LogLine"],
             "retry": ["Backoff"],
@@ -90,7 +96,9 @@ else:
             "task.context": ["Context"],
             "task.dead_letter": ["DeadLetter"],
             "task.dedup_key": ["Key"],
+            "task.flow_failure": ["DeadStep", "FlowFailure"],
             "task.handle": ["Handle"],
+            "task.results": ["Results"],
             "task.retention": ["Retention"],
             "task.task": ["Task"],
             "trigger": ["Trigger", "Window", "at", "cron", "every"],
@@ -107,6 +115,7 @@ __all__ = [
     "AuditEntry",
     "AuditFilter",
     "Backoff",
+    "BadFlow",
     "BadInput",
     "BadPayload",
     "BadSetting",
@@ -116,10 +125,14 @@ __all__ = [
     "Clock",
     "Context",
     "DeadLetter",
+    "DeadStep",
     "Discard",
     "Execution",
     "Failure",
     "Filter",
+    "Finish",
+    "FlowFailed",
+    "FlowFailure",
     "Handle",
     "Health",
     "HookChanged",
@@ -148,6 +161,7 @@ __all__ = [
     "NotSigned",
     "Reason",
     "ResultTimeout",
+    "Results",
     "Retention",
     "Retry",
     "Schedule",
@@ -157,6 +171,7 @@ __all__ = [
     "SchemaMismatch",
     "ShownState",
     "ShuttingDown",
+    "Skip",
     "Snooze",
     "Stale",
     "State",
@@ -176,4 +191,9 @@ __all__ = [
     "at",
     "cron",
     "every",
+    "exists",
+    "first",
+    "in_",
+    "not_",
+    "signal",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, ValidationError
 
-from .errors import BadPayload, BadTask
+from .errors import BadFlow, BadPayload, BadTask
 from .records.run import Failure
 from .suggest import nearest_name
 
@@ -48,6 +48,8 @@ def _enc_hook(value: Any) -> Any:
 def _dec_hook(wanted: Any, value: Any) -> Any:
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
+    if (refusal := getattr(wanted, "_refusal", None)) is not None:
+        raise TypeError(refusal)
     raise TypeError(f"cannot make a {getattr(wanted, '__name__', wanted)} from JSON")
 
 
@@ -73,7 +75,7 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
         raise BadPayload(
             f"nested too deeply, over {MAX_DEPTH} levels: flatten it, or keep it elsewhere and send its name"
         ) from None
-    except BadPayload:
+    except (BadPayload, BadFlow):
         raise
     except (TypeError, ValueError, OverflowError) as bad:
         reason = str(bad)
@@ -81,9 +83,9 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
     return data
 
 
-def too_deep(data: bytes) -> bool:
-    """Whether a JSON document has more than MAX_DEPTH levels. Cheap for a document with few brackets."""
-    return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
+def too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether a JSON document has more levels than the limit. Cheap for a document with few brackets."""
+    return data.count(b"[") + data.count(b"{") > limit and _depth(data) > limit
 
 
 def _depth(data: bytes) -> int:
@@ -123,13 +125,20 @@ def decode_or_text(text: str) -> Any:
 class Arguments:
     """Encodes and decodes the arguments of one function, as a JSON object by parameter name."""
 
-    def __init__(self, fn: Callable[..., Any], task: str, context: type) -> None:
+    def __init__(self, fn: Callable[..., Any], task: str, context: type, results: type | None = None) -> None:
+        """`context` and `results` are the types of parameters that are not made from JSON alone."""
         self.task = task
         self.context: str | None = None
+        self.types: dict[str, Any] = {}
+        """The types of the parameters by name; of *args as that of a list."""
+        self.required: list[str] = []
+        self.item_types: dict[str, Any] = {}
+        """The parameters that read the results of a map, with the types of these."""
+        self._results = results
         self._names: list[str] = []
         self._first: list[str] = []  # positional only
-        self._positional: list[str] = []
-        self._rest: str | None = None
+        self.positional: list[str] = []
+        self.rest: str | None = None
         self._extra: Any = None
         hints, declared = _hints(fn, task), _signature(fn, task).parameters
         fields: list[Any] = []
@@ -148,25 +157,39 @@ class Arguments:
             elif context in typing.get_args(hint):
                 raise BadTask(f"task {task!r}: annotate {parameter.name!r} as Context, and nothing else")
             elif parameter.kind is parameter.VAR_POSITIONAL:
-                self._rest = f"*{parameter.name}"
-                fields.append((self._rest, list[hint], UNSET))  # type: ignore[valid-type]
+                self.rest = f"*{parameter.name}"
+                self.types[self.rest] = list[hint]  # type: ignore[valid-type]
+                fields.append((self.rest, list[hint], UNSET))  # type: ignore[valid-type]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = dict[str, hint]  # type: ignore[valid-type]
             else:
                 self._names.append(parameter.name)
+                self.types[parameter.name] = hint
                 if parameter.kind is parameter.POSITIONAL_ONLY:
                     self._first.append(parameter.name)
                 if parameter.kind is not parameter.KEYWORD_ONLY:
-                    self._positional.append(parameter.name)
+                    self.positional.append(parameter.name)
                 default = () if parameter.default is parameter.empty else (UNSET,)
+                self.required += [] if default else [parameter.name]
+                if self._reads_results(parameter.name, hint):
+                    hint, default = hint | None, (UNSET,)
                 fields.append((parameter.name, hint, *default))
         self._declared = [parameter for name, parameter in declared.items() if name != self.context]
-        self._required = any(len(field) == 2 for field in fields)
-        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self._rest or self._extra)
+        self._by_name = all(len(field) == 2 for field in fields) and not (self._first or self.rest or self._extra)
         # Fields have neutral names, since a parameter's name may not be valid for a Struct's field.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
         self._parameters = [(name, self._fields[name]) for name in self._names]
         self._decoder = self._make_decoder([(self._fields[name], *rest) for name, *rest in fields])
+
+    def _reads_results(self, name: str, hint: Any) -> bool:
+        """Whether the parameter reads the results of a map: it is annotated `Results[T]`, or that and None."""
+        found = [one for one in (hint, *typing.get_args(hint)) if self._results in (one, typing.get_origin(one))]
+        if self._results is None or not found:
+            return False
+        if hint is not found[0] and set(typing.get_args(hint)) != {found[0], type(None)}:
+            raise BadTask(f"task {self.task!r}: annotate {name!r} as Results[…], and nothing else but None")
+        (self.item_types[name],) = typing.get_args(found[0]) or (Any,)
+        return True
 
     def _make_decoder(self, fields: list[Any]) -> Callable[[str], Struct]:
         try:
@@ -182,6 +205,11 @@ class Arguments:
             return msgspec.json.Decoder(shape, dec_hook=_dec_hook).decode
         except (TypeError, ValueError) as bad:
             raise BadTask(f"task {self.task!r} has parameters that JSON cannot carry: {bad}") from None
+
+    @property
+    def extra_type(self) -> Any:
+        """The type of **kwargs."""
+        return typing.get_args(self._extra)[1] if self._extra is not None else Any
 
     @property
     def parameters(self) -> str:
@@ -216,11 +244,11 @@ class Arguments:
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
         """The payload of a call. Raises BadPayload if the function would not accept it."""
-        if not args and not kwargs and not self._required:
+        if not args and not kwargs and not self.required:
             return "{}"
         payload = encode_call(self.task, self.bind(args, kwargs), limit)
         try:
-            self._decoder(payload) if self._extra is None else self.decode(payload)
+            self._decoder(payload) if self._extra is None and not self.item_types else self.decode(payload)
         except RecursionError:
             raise BadPayload(f"arguments of task {self.task!r} are nested too deeply: flatten them") from None
         except Exception as bad:
@@ -236,14 +264,14 @@ class Arguments:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by parameter name."""
-        if not kwargs and len(args) == 1 and self._positional:  # the most frequent call, three times as fast
-            return {self._positional[0]: args[0]}
-        values = dict(zip(self._positional, args, strict=False))
-        if len(args) > len(self._positional):
-            if self._rest is None:
-                takes = f"at most {len(self._positional)}" if self._positional else "no"
+        if not kwargs and len(args) == 1 and self.positional:  # the most frequent call, three times as fast
+            return {self.positional[0]: args[0]}
+        values = dict(zip(self.positional, args, strict=False))
+        if len(args) > len(self.positional):
+            if self.rest is None:
+                takes = f"at most {len(self.positional)}" if self.positional else "no"
                 raise BadPayload(f"task {self.task!r} takes {takes} positional arguments, got {len(args)}")
-            values[self._rest] = list(args[len(self._positional) :])
+            values[self.rest] = list(args[len(self.positional) :])
         for name, value in kwargs.items():
             if name in values:
                 raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
@@ -255,22 +283,32 @@ class Arguments:
             values[name] = value
         return values
 
-    def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and keyword arguments to call the function with."""
+    def decode(self, payload: str, results: Mapping[str, Any] = {}) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments to call the function with. `results` has the results of maps by
+        parameter."""
         if payload == "{}" and not self._names:
             return [], {}
         shape = self._decoder(payload)
         if self._by_name:  # hot: every parameter has a value, which is passed by name
             return [], {name: getattr(shape, field) for name, field in self._parameters}
         values = {name: value for name, field in self._parameters if (value := getattr(shape, field)) is not UNSET}
-        rest = UNSET if self._rest is None else getattr(shape, self._fields[self._rest])
-        first = self._first if rest is UNSET else self._positional
+        if self.item_types:
+            self._put_results(values, results)
+        rest = UNSET if self.rest is None else getattr(shape, self._fields[self.rest])
+        first = self._first if rest is UNSET else self.positional
         args = [values.pop(name) for name in first if name in values]
         if rest is not UNSET:
             args += rest
         if self._extra is not None:
             values |= self._decode_extra(payload)
         return args, values
+
+    def _put_results(self, values: dict[str, Any], results: Mapping[str, Any]) -> None:
+        for name in self.item_types:
+            if name in results:
+                values[name] = results[name]
+            elif type(None) not in typing.get_args(self.types[name]) if name in values else name in self.required:
+                raise BadPayload(f"argument {name!r}: {getattr(self._results, '_refusal', '')}")
 
     def _decode_extra(self, payload: str) -> dict[str, Any]:
         known = msgspec.json.decode(payload)
@@ -324,15 +362,13 @@ def _reason(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:1000]
 
 
-class Results:
+class ResultCodec:
     """Decodes the results of one function."""
 
-    def __init__(self, fn: Callable[..., Any] | None, task: str) -> None:
-        hint = Any if fn is None else _hints(fn, task).get("return", Any)
-        try:
-            self._decode = msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
-        except (TypeError, ValueError):
-            self._decode = msgspec.json.Decoder(Any).decode
+    def __init__(self, fn: Callable[..., Any] | None, task: str, type: Any = Any) -> None:
+        """`type` is that of the results if there is no function."""
+        self.type = type if fn is None else _hints(fn, task).get("return", Any)
+        self._decode = type_decoder(self.type)
 
     def decode(self, text: str | None) -> Any:
         if text is None:
@@ -342,6 +378,14 @@ class Results:
         except ValidationError:
             # The return annotation was not true: the plain data is better than nothing.
             return msgspec.json.decode(text)
+
+
+def type_decoder(hint: Any) -> Callable[[bytes | str], Any]:
+    """Decodes a value of this type; of one that JSON cannot carry, any value."""
+    try:
+        return msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
+    except (TypeError, ValueError):
+        return msgspec.json.Decoder(Any).decode
 
 
 def _title(wanted: Any) -> dict[str, Any]:

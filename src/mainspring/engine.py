@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from msgspec.structs import replace
+
 from . import control
 from .clock import StoreClock
-from .codec import Results, encode_call
+from .codec import ResultCodec, encode_call
 from .config import Fire, Settings
 from .control.facades import Facades
 from .errors import BadInput, JobExists, ShuttingDown, UnknownTask
@@ -18,7 +20,7 @@ from .events import COLLECTED_EVENTS, Bus, Event, JobEnqueued, enqueued_event
 from .lazy import lazy_property
 from .records.job import Enqueued, NewJob
 from .registry import Registry
-from .suggest import did_you_mean
+from .suggest import did_you_mean, unexpected_keyword
 from .task.handle import UNKNOWN_RESULTS, Handle
 from .task.options import (
     CheckedOptions,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 # The leadership that fires schedules if the setting `fire` is "leader".
 FIRING_LEADER = "mainspring.fire"
+# The task of a flow that has no function: its job comes with the plan.
+FLOW_TASK = "mainspring.flow"
 
 
 class Engine(Facades):
@@ -65,6 +69,8 @@ class Engine(Facades):
         self._delivery_task: Task[Any, Any] | None = None
         self.remote = store.capabilities.remote
         """Whether the store is the HTTP API of another process, which executes the controls."""
+        self.has_flows = store.capabilities.flows
+        """Whether the store has flows."""
         self._attached = False
         self.attach()
 
@@ -207,6 +213,23 @@ class Engine(Facades):
         checked = check_one_key(CheckedOptions(**given), task)
         return new_job(job_template(task, checked, checked), payload, checked, self.clock.now(), lambda: arguments)
 
+    def check_flows(self, tasks: Iterable[str]) -> None:
+        """Raises BadInput if one of these tasks is a flow, and the store has no flows."""
+        if not self.has_flows and not self.remote:
+            for name in tasks:
+                if (task := self.tasks.get(name)) is not None and task.is_flow:
+                    self._root.capabilities.require_flows()
+
+    def flow_job(self, name: str, options: Mapping[str, Any]) -> tuple[NewJob, Any]:
+        """The job of a flow that comes with its plan, still without it; and the transaction that it is part of."""
+        flow = check_name(name, "flow name")
+        if unknown := [one for one in options if one not in JobOptions.__annotations__]:
+            raise unexpected_keyword("plan", unknown[0], JobOptions.__annotations__)
+        given = checked_options(options, f"flow {flow!r}")
+        checked = check_one_key(CheckedOptions(**given), flow)
+        template = job_template(FLOW_TASK, replace(checked, metadata={"flow": flow, **checked.metadata}), checked)
+        return new_job(template, "{}", checked, self.clock.now(), dict), checked.within
+
     def check_within(self) -> None:
         """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""
         self._root.capabilities.require_transactions("within=")
@@ -217,6 +240,8 @@ class Engine(Facades):
             return []
         if within is not None:
             self.check_within()
+        if not self.has_flows:
+            self.check_flows(job.task for job in jobs)
         if self.registry.middleware:
             with self.producing(jobs) as jobs:
                 return await self._insert(jobs, within)
@@ -248,7 +273,7 @@ class Engine(Facades):
     def handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
         return Handle(self, enqueued, self._results(task))
 
-    def _results(self, task: str) -> Results:
+    def _results(self, task: str) -> ResultCodec:
         known = self.tasks.get(task)
         return UNKNOWN_RESULTS if known is None else known.results
 
@@ -261,6 +286,7 @@ class Engine(Facades):
     def scheduler(self, fire: Fire = "any") -> Scheduler:
         from .worker.scheduler import Scheduler
 
+        self.check_flows(declared.spec.task for declared in self.registry.schedules.values())
         return Scheduler(
             self.clock,
             self.events,

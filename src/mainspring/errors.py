@@ -5,6 +5,7 @@ MainspringError
 │   ├── BadSetting              invalid setting, option or store URL
 │   ├── BadTask                 the function cannot be a task
 │   ├── BadPayload              arguments cannot be encoded or decoded
+│   ├── BadFlow                 the plan of a flow is invalid
 │   └── WorkerNotFound          no live worker has this id
 ├── UnknownTask (LookupError)   no task of this name is registered here
 ├── JobNotFound (LookupError)   the store has no job of this id
@@ -23,6 +24,7 @@ MainspringError
 ├── InvalidTransition           the state of the job or worker does not allow the action
 ├── JobUnfinished               result() has no value to return
 │   ├── JobDead                 ... out of retries
+│   │   └── FlowFailed          ... a flow, because of dead steps
 │   ├── JobCancelled
 │   ├── JobExpired              ... not started in time
 │   └── ResultTimeout (TimeoutError)
@@ -56,6 +58,10 @@ class BadTask(BadInput):
 
 class BadPayload(BadInput):
     """Arguments cannot be encoded, or a stored payload cannot be decoded."""
+
+
+class BadFlow(BadInput):
+    """The plan of a flow is invalid, or its function looks at a value that is not known while it is planned."""
 
 
 class WorkerNotFound(BadInput):
@@ -148,6 +154,10 @@ class JobUnfinished(MainspringError):
 
 class JobDead(JobUnfinished):
     """The job is out of retries."""
+
+
+class FlowFailed(JobDead):
+    """Steps of the flow are dead. The message names them, the first one first."""
 
 
 class JobCancelled(JobUnfinished):

@@ -243,7 +243,7 @@ def enqueued_event(at: datetime, job: NewJob, answer: Enqueued | None = None) ->
 
 def ended_event(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
     """The most specific event for a run whose outcome was accepted."""
-    if outcome.failure is None:
+    if outcome.failure is None or outcome.step_end == "skipped":
         return JobEnded(at=at, job=job, outcome=outcome)
     if outcome.partial:
         return JobPartial(at=at, job=job, outcome=outcome)

@@ -15,6 +15,8 @@ from .suggest import did_you_mean
 from .task.context import Context
 from .task.options import (
     CheckedOptions,
+    FlowOptions,
+    JobOptions,
     StubOptions,
     TaskOptions,
     check_name,
@@ -27,16 +29,20 @@ from .task.task import Task
 if TYPE_CHECKING:
     from .app import Mainspring
     from .events import Bus, E
+    from .flow.builder import PlanBuilder
     from .middleware import Middleware
     from .records.outcome import Outcome
     from .schedule.options import DeclaredSchedule, ScheduleOptions
     from .task.dead_letter import DeadLetter
+    from .task.flow_failure import FlowEnd
     from .trigger import Cron, Trigger
     from .worker.pruner import Archive
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Async = Coroutine[Any, Any, R]
+Kind = Literal["task", "stub", "flow"]
+_OPTIONS: Mapping[Kind, type] = {"task": TaskOptions, "stub": StubOptions, "flow": FlowOptions}
 
 
 class Registry:
@@ -44,7 +50,7 @@ class Registry:
 
     def __init__(self, app: Mainspring, middleware: Sequence[Middleware] = ()) -> None:
         """`app` is the app of its tasks."""
-        self._app = app
+        self.app = app
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, DeclaredSchedule] = {}
         self.middleware = list(middleware)
@@ -65,20 +71,20 @@ class Registry:
         options: Mapping[str, Any] = {},
         middleware: Sequence[Middleware] = (),
         *,
-        stub: bool = False,
+        kind: Kind = "task",
     ) -> Task[Any, Any]:
         if not callable(fn):
-            raise BadTask(f"@app.task takes a function, got {fn!r}; options go by name: @app.task(queue=…)")
+            raise BadTask(f"@app.{kind} takes a function, got {fn!r}; options go by name: @app.{kind}(queue=…)")
         title = str(name or getattr(fn, "__name__", ""))
         self._check_task_name(title)
-        given = _checked_task_options(title, options, stub)
+        given = _checked_task_options(title, options, kind)
         layers = middleware if isinstance(middleware, Sequence) else (middleware,)
         if not all(is_async(layer) for layer in layers):
             raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
         if (handler := given.get("on_failure")) is not None:
             self._check_handler(handler, title)
         checked = check_one_key(CheckedOptions(**given), title)
-        self.tasks[title] = task = self.new_task(title, fn, checked, middleware, stub)
+        self.tasks[title] = task = self.new_task(title, fn, checked, middleware, kind)
         return task
 
     def new_task(
@@ -87,10 +93,10 @@ class Registry:
         fn: Callable[..., Any],
         options: CheckedOptions,
         middleware: Sequence[Middleware] = (),
-        stub: bool = False,
+        kind: Kind = "task",
     ) -> Task[Any, Any]:
         """A task of the app that is not registered, such as the internal ones."""
-        return Task(self._app, name, fn, options, middleware, stub)
+        return Task(self.app, name, fn, options, middleware, kind == "stub", kind == "flow")
 
     def _check_task_name(self, title: str) -> None:
         if not title or title == "<lambda>":
@@ -103,7 +109,7 @@ class Registry:
     def _check_handler(self, handler: Task[Any, Any], title: str) -> None:
         from .task.dead_letter import check_handler
 
-        if check_handler(handler).app is not self._app:
+        if check_handler(handler).app is not self.app:
             raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
 
     def add_dead_letter_handler(self, fn: Callable[..., Any]) -> Task[Any, Any]:
@@ -111,7 +117,7 @@ class Registry:
 
         if self.dead_letter_handler is not None:
             raise BadTask(f"the dead-letter handler is {self.dead_letter_handler.name!r} already; an app has one")
-        task = fn if isinstance(fn, Task) else self.add_task(fn, options={"queue": self._app.settings.dead_queue})
+        task = fn if isinstance(fn, Task) else self.add_task(fn, options={"queue": self.app.settings.dead_queue})
         try:
             self.dead_letter_handler = check_handler(task)
         except BadTask:
@@ -120,7 +126,7 @@ class Registry:
             raise
         return task
 
-    def with_dead_letter_jobs(self, job: Job, outcome: Outcome) -> Outcome:
+    def with_dead_letter_jobs(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None = None) -> Outcome:
         """The outcome of a job that dies, with jobs for the dead-letter handlers of its task and of the app."""
         task = self.tasks.get(job.task)
         handlers = (task.options.on_failure if task else None, self.dead_letter_handler)
@@ -128,7 +134,7 @@ class Registry:
             return outcome
         from .task.dead_letter import with_dead_letter_jobs
 
-        return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None])
+        return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None], flow_end)
 
     def set_archive_hook(self, hook: Archive) -> None:
         if not callable(hook):
@@ -142,11 +148,13 @@ class Registry:
 
         if check_name(name, "schedule name") in self.schedules:
             raise BadInput(f"a schedule named {name!r} is declared already; give this one another name")
-        if isinstance(task, Task) and task.app is not self._app:
+        if isinstance(task, Task) and task.app is not self.app:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
+        if isinstance(task, Task):
+            task.refuse_step_options(f"schedule {name!r} makes jobs of their own")
         if isinstance(task, str):
             raise BadInput(f"schedule {name!r} takes the task itself, not its name, {task!r}; or an @app.stub")
-        self.schedules[name] = declare(name, trigger, task, options, self._app.settings.payload_limit)
+        self.schedules[name] = declare(name, trigger, task, options, self.app.settings.payload_limit)
 
     def add_scheduled_task(self, fn: Any, name: str | None, trigger: Trigger, options: Mapping[str, Any]) -> Any:
         """Schedules a task, or a function, which becomes a task only if the schedule is valid."""
@@ -161,18 +169,22 @@ class Registry:
         return task
 
 
-def _checked_task_options(title: str, options: Mapping[str, Any], stub: bool) -> dict[str, Any]:
-    known = set(StubOptions.__annotations__ if stub else TaskOptions.__annotations__)
+def _checked_task_options(title: str, options: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    known = set(_OPTIONS[kind].__annotations__)
     for key in options:
         if key not in known:
             if key in CheckedOptions.__struct_fields__:
-                raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
-            way = did_you_mean(key, known | {"name"} | (set() if stub else {"middleware"}))
-            raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}; {way}")
+                raise BadTask(f"{_noun(kind)} {title!r}: option {key} does not belong on a {kind}")
+            way = did_you_mean(key, known | {"name"} | ({"middleware"} if kind == "task" else set()))
+            raise BadTask(f"{_noun(kind)} {title!r}: unexpected keyword argument {key!r}; {way}")
     given = checked_options({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
-    if stub:
+    if kind == "stub":
         check_portable(given, title)
     return given
+
+
+def _noun(kind: Kind) -> str:
+    return "flow" if kind == "flow" else "task"
 
 
 class Decorator(Protocol):
@@ -185,6 +197,12 @@ class Decorator(Protocol):
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
     @overload
+    def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
+
+
+class FlowDecorator(Protocol):
+    """Makes a flow of a plain function."""
+
     def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
 
 
@@ -255,9 +273,33 @@ class Declarations:
         """A task whose code is in another process. The function's name and signature are used; its body never runs."""
 
         def register(fn: Callable[..., Any]) -> Task[Any, Any]:
-            return self._registry.add_task(fn, name, options, stub=True)
+            return self._registry.add_task(fn, name, options, kind="stub")
 
         return register if fn is None else register(fn)
+
+    @overload
+    def flow(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def flow(self, fn: None = None, /, *, name: str | None = None, **options: Unpack[FlowOptions]) -> FlowDecorator: ...
+    def flow(self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Registers a plain function as a flow: a task that makes steps, which are jobs, and ends when they have ended.
+
+        The function runs once for each job of the flow, with its real arguments. What steps return is not known then.
+        """
+
+        def register(fn: Callable[..., Any]) -> Task[Any, Any]:
+            return self._registry.add_task(fn, name, options, kind="flow")
+
+        return register if fn is None else register(fn)
+
+    def plan(self, name: str, /, *, fail_fast: bool = False, **options: Unpack[JobOptions]) -> PlanBuilder:
+        """Begins the plan of a flow without a function. The options are those of its job.
+
+        plan = app.plan("import"); rows = plan.step(extract, url); plan.map(load, rows); await plan.enqueue()
+        """
+        from .flow.builder import PlanBuilder
+
+        return PlanBuilder(self._registry.app, check_name(name, "flow name"), fail_fast, options)
 
     @overload
     def dead_letter(self, fn: Callable[[DeadLetter], Async[R]], /) -> Task[[DeadLetter], R]: ...

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -464,10 +463,9 @@ class TestPlans(Served):
             us = 1_000_000
             take = await self.explained(other, TAKE_PLAIN, "ada", us, ["task"], None, "lease", 500)
             ids = [job.id for job in await all_jobs(store)]
-            said = json.dumps({id: ["x", us, None] for id in ids[:500]})
-            done = await self.explained(
-                other, COMPLETE_ALL, SEPARATOR.join(ids[:500]), said, [], [], [], [], "ada", [], 0
-            )
+            some = sorted(ids[:500])
+            columns = [SEPARATOR.join(column) for column in (some, [str(us)] * 500, ["x"] * 500)]
+            done = await self.explained(other, COMPLETE_ALL, *columns[:2], [], [], [], [], "ada", [], columns[2], None)
         assert "Seq Scan on mainspring_jobs" not in take
         assert take.count("mainspring_jobs_ready") >= 4
         assert "Tid Scan on mainspring_jobs" in take
@@ -481,11 +479,11 @@ class TestPlans(Served):
                 await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
             for name, sql, known in (
                 ("take", TAKE_PLAIN, "text, bigint, text[], text[], text, bigint"),
-                ("done", COMPLETE_ALL, "text, jsonb, bigint[], text[], text[], text[], text, text[], bigint"),
+                ("done", COMPLETE_ALL, "text, text, bigint[], text[], text[], text[], text, text[], text, jsonb"),
             ):
                 await other.execute(f"PREPARE {name} ({known}) AS {store.url.sql(sql)}")
             take = await self.planned(other, "EXECUTE take ('ada', 1000000, '{task}', NULL, 'lease', 500)")
-            done = await self.planned(other, "EXECUTE done ('x', '{}', '{}', '{}', '{}', '{}', 'ada', '{}', 0)")
+            done = await self.planned(other, "EXECUTE done ('x', '1', '{}', '{}', '{}', '{}', 'ada', '{}', 'x', NULL)")
         assert "$3" in take  # a generic plan: no value is known
         for plan in (take, done):
             assert "Seq Scan on mainspring_jobs" not in plan

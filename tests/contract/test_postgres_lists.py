@@ -9,14 +9,15 @@ import pytest
 from crowd import FILTERS, SORTS, check, gather
 
 from mainspring.errors import StoreUnavailable
-from mainspring.records.job import Action, NewJob
+from mainspring.records.job import SHOWN, Action, NewJob
 from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import count, job_query, lists, pool
+from mainspring.stores.postgres import count, job_query, lists, pool, state_counts
 from mainspring.stores.postgres.job_groups import FINISHED, JOBS
 from mainspring.stores.postgres.job_query import PostgresJobQuery
 from mainspring.stores.postgres.pool import SETTINGS
+from mainspring.stores.postgres.state_counts import CountQuery
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, act, claim_ids, later, new_job, put
 from mainspring.testing.contract.lists import dead_job
@@ -94,6 +95,40 @@ class TestWays(Served):
             for which in (Filter(tags=("t",)), Filter(states=("cancelled",)), Filter(states=("pending", "cancelled"))):
                 expected = {*ids[::3], ids[-1]} if which.states == ("cancelled",) else ids
                 assert await self.paged(store, which, newest) == sorted(expected, reverse=newest)
+
+    @pytest.mark.parametrize("name", FILTERS)
+    async def test_every_count_by_state_uses_an_index(self, name: str) -> None:
+        async with self.opened() as store, self.looking() as connection:
+            await put(store, *(new_job() for _ in range(500)))
+            for table in (JOBS, FINISHED):
+                query = CountQuery(table, FILTERS[name], US)
+                every = query.possible(SHOWN)
+                tags = [[query.tag_arm()]] if query.which.tags else []
+                for arms in filter(None, ([*query.first_arms(every)], [*query.state_arms(every)], *tags)):
+                    sql, values = query.bound(query.statement(arms))
+                    rows = await connection.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)
+                    plan = "\n".join(line for (line,) in rows)
+                    assert "Seq Scan on mainspring_jobs" not in plan
+                    assert "Seq Scan on mainspring_finished" not in plan
+
+    @pytest.mark.parametrize(("near", "each"), [(5_000, 2_000), (1, 2_000), (3, 3)], ids=["near", "each", "cut"])
+    async def test_counts_by_state_are_those_of_the_list_or_left_out(
+        self, near: int, each: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(state_counts, "NEAR_ROWS", near)
+        monkeypatch.setattr(state_counts, "INDEX_ROWS", near)
+        monkeypatch.setattr(state_counts, "STATE_ROWS", each)
+        left_out = 0
+        async with self.opened() as store:
+            await gather(store)
+            for which in FILTERS.values():
+                found = await store.count_by_state(which, now=NOW, up_to=2)  # type: ignore[attr-defined]
+                jobs = await store.jobs(which, now=NOW, limit=10_000)
+                for state in which.states or SHOWN:
+                    true = sum(job.shown(NOW) == state for job in jobs)
+                    assert found.get(state, min(true, 2)) == min(true, 2), (which, state)
+                left_out += len(which.states or SHOWN) - len(found)
+        assert (left_out > 0) == (each < 2_000)
 
     def days(self, count: int) -> list[int]:
         """Milliseconds of an instant of each of the last days."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
 
@@ -18,6 +19,7 @@ from mainspring import (
     Context,
     DeadLetter,
     Execution,
+    Failure,
     Filter,
     Handle,
     Health,
@@ -29,6 +31,7 @@ from mainspring import (
     Mainspring,
     NewJob,
     Reason,
+    Results,
     Retention,
     Retry,
     Schedule,
@@ -42,6 +45,10 @@ from mainspring import (
     at,
     cron,
     every,
+    exists,
+    first,
+    in_,
+    not_,
 )
 from mainspring.events import JobEnded
 from mainspring.trigger import At, Calendar, Cron, Every
@@ -368,3 +375,90 @@ assert_type(cron.YEARLY, Cron)
 some = Filter(states=(ShownState.RETRYING, "dead"))
 often.using(delay="1h30m", timeout="5m")
 Backoff("4s", max=timedelta(hours=1))
+
+
+# flows: what a step returns has the type of its task's result
+
+
+@dataclass
+class Order:
+    id: str
+    items: list[str]
+
+
+@dataclass
+class Check:
+    ok: bool
+    score: int
+
+
+@app.task
+async def validate(order: Order) -> Check:
+    return Check(True, len(order.items))
+
+
+@app.task(queue="stock")
+async def reserve(ctx: Context, item: str, order_id: str) -> int:
+    return len(item + order_id)
+
+
+@app.task
+def charge(order: Order, check: Check) -> str:
+    return order.id
+
+
+@app.task
+async def ship(order: Order, txn: str, slots: list[int]) -> str:
+    return txn
+
+
+@app.task
+async def refund(order: Order, txn: str | None) -> None: ...
+
+
+@app.task
+async def total(parts: Results[int]) -> int:
+    async for index, _ in parts.items():
+        assert_type(index, int)
+    async for _, failure in parts.failures():
+        assert_type(failure, Failure)
+    return sum([value async for value in parts])
+
+
+@app.task
+def total_in_a_thread(parts: Results[int], least: int = 0) -> int:
+    return sum(value for value in parts if value >= least)
+
+
+@app.stub
+def lines(file: str) -> AsyncIterator[str]:
+    raise NotImplementedError
+
+
+@app.flow
+def fulfil(order: Order, express: bool = False) -> str:
+    check = validate.step(order)
+    assert_type(check, Check)
+    slots = reserve.using(failed_ratio=0.1).map(order.items, order.id)
+    txn = charge.using(when=(check.score >= 80) | check.ok, max_retries=8).step(order, check)
+    done = ship.using(delay=0 if express else 3600, after=[check, txn], step="ship").step(order, txn, slots)
+    refund.using(on="failure", after=done, optional=True).step(order, txn=txn)
+    total.using(when=not_(in_(check.score, [1, 2]))).step(slots)
+    total_in_a_thread.using(when=exists(check)).step(slots, least=check.score)
+    reserve.map(lines.step("a.txt"), order.id)
+    assert_type(first(done, txn), str)
+    return first(done, txn)
+
+
+@app.flow(name="nightly", fail_fast=True, on_failure=mourn, unique_key=Key(args=True), timeout=timedelta(days=10))
+def fulfil_all(orders: list[Order]) -> list[str]:
+    return fulfil.map(orders, express=True)
+
+
+async def flows(order: Order) -> None:
+    assert_type(await fulfil.enqueue(order), Handle[str])
+    assert_type(await fulfil.using(unique_key=order.id).enqueue(order, express=True), Handle[str])
+    assert_type(await fulfil_all.enqueue([order]), Handle[list[str]])
+
+
+app.schedule("every-night", cron("0 2 * * *"), fulfil_all, kwargs={"orders": []})

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mainspring import Breaker, Context, Filter, Mainspring, Retention, Task, Window, at, cron, every
+from mainspring import Breaker, Context, Filter, Mainspring, Results, Retention, Task, Window, at, cron, every
 from mainspring.events import JobEnded
 
 app = Mainspring("memory://")
@@ -213,3 +213,72 @@ def bad_trigger_option() -> None: ...
 app.schedule("x", cron.HOURY, send)  # wrong
 send.using(delay=[5])  # wrong
 Filter(states=("retring",))  # wrong
+
+
+# flows
+
+
+@app.task
+async def count(to: str, limit: int) -> int:
+    return limit
+
+
+@app.task
+async def total(parts: Results[int]) -> int:
+    return sum([value async for value in parts])
+
+
+@app.task
+async def texts(parts: list[str]) -> None: ...
+
+
+@app.task
+async def text(part: str) -> str:
+    return part
+
+
+@app.flow
+def wiring(people: list[str], sizes: list[int]) -> int:
+    size = count.step("ada", 5)
+    count.step(size, "ada")  # wrong
+    count.step("ada")  # wrong
+    count.step("ada", 5, 6)  # wrong
+    count.step("ada", limit="5")  # wrong
+    text.step(size)  # wrong
+    text.step(size.name)  # wrong
+    counts = count.map(people, 5)
+    count.map(people)  # wrong
+    count.map(people, "5")  # wrong
+    count.map(people, limit="5")  # wrong
+    count.map(5, 5)  # wrong
+    count.map(sizes, 5)  # wrong for pyright
+    texts.step(counts)  # wrong
+    total.step(text.map(people))  # wrong
+    total.step(sizes)  # wrong
+    total.step(count.map(people, size))
+    return text.step("ada")  # wrong
+
+
+@app.flow
+def wrong_map(people: list[str]) -> list[int]:
+    return text.map(people)  # wrong
+
+
+def step_options(size: int) -> None:
+    count.using(on="always")  # wrong
+    count.using(optional="yes")  # wrong
+    count.using(failed_ratio="half")  # wrong
+    count.using(step=5)  # wrong
+    count.using(wen=size)  # wrong
+    app.flow(executor="process")  # wrong
+    app.flow(soft_timeout=5)  # wrong
+    app.flow(fail_fast="yes")  # wrong
+
+
+@app.flow(fail_fast=True)
+def no_flow(people: list[str]) -> None: ...
+
+
+async def flows() -> None:
+    await no_flow.enqueue([5])  # wrong
+    await no_flow.enqueue()  # wrong

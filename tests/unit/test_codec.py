@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import BadInput, BadPayload, BadTask, Context
-from mainspring.codec import MAX_DEPTH, Arguments, Results, encode, encode_call, encode_result
+from mainspring.codec import MAX_DEPTH, Arguments, ResultCodec, encode, encode_call, encode_result
 from mainspring.config import Settings
 from mainspring.records.run import Failure
 
@@ -552,10 +552,10 @@ def test_decoding_any_stored_text_succeeds_or_raises_value_error(payload: str) -
 # results
 
 
-def returns(hint: Any) -> Results:
+def returns(hint: Any) -> ResultCodec:
     fn = takes(Any)
     fn.__annotations__ = {"return": hint}
-    return Results(fn, "mail")
+    return ResultCodec(fn, "mail")
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_a_result_is_decoded_to_its_declared_type(hint: Any, value: Any) -> None
 
 def test_a_result_without_annotation_is_decoded_as_plain_data() -> None:
     text, _ = encode_result(Point(1), LIMIT)
-    assert Results(lambda: None, "mail").decode(text) == {"x": 1, "y": 0.5}
+    assert ResultCodec(lambda: None, "mail").decode(text) == {"x": 1, "y": 0.5}
 
 
 @pytest.mark.parametrize("hint", [int, Strange, datetime | str, Order])

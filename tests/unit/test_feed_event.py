@@ -71,6 +71,8 @@ SAID: list[tuple[Event, str, dict[str, Any]]] = [
     (JobEnqueued(status="new", run_at=LATER, schedule="daily", **NEW), "job.enqueued",
      {"job": Summary(id="j2", task="send", queue="mail", state="scheduled", run_at=LATER, schedule="daily"),
       "status": "new"}),
+    (outcome(State.WAITING, Ending.SUSPENDED, refund=True), "job.suspended",
+     {**RUN, "job": shown("waiting"), "ending": "suspended"}),
     (JobEnqueued(status="duplicate", **NEW), "job.enqueued",
      {"job": Summary(id="j2", task="send", queue="mail"), "status": "duplicate"}),
     (JobStarted(at=NOW, job=JOB), "job.started", {"job": shown("running")}),

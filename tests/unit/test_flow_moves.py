@@ -421,3 +421,59 @@ def test_cancelled_flow_always_ends_and_releases_only_steps_for_the_end(
         play.end(position, **({"state": "cancelled", "result": None, "skipped": False} if gone else {}))
     assert play.flow.state == "over"
     assert {plan.steps[one.step.number].on for one in play.made[before:]} <= {"end"}
+
+
+# the job that makes the items of a map
+
+
+def large_map(**fields: Any) -> Play:
+    items = msgspec.json.encode(list(range(MAX_MOVED_ITEMS + 1))).decode()
+    return Play(Plan((step("m", over=Input(0), item="x", **fields), step("after", args={"v": value(0)})), (items,)))
+
+
+def make_items(play: Play, count: int) -> None:
+    first = play.flow.counts[0].made + 1
+    play.flow = play.apply(add_items(play.graph, play.flow, 0, first, ["1"] * count, NOW, last=False))
+
+
+def test_map_over_null_that_a_job_would_make_is_skipped() -> None:
+    play = large_map()
+    play.end(0, state="completed", skipped=True)
+    assert play.flow.statuses == "al"
+
+
+def test_map_whose_making_was_cancelled_is_cancelled_and_not_complete() -> None:
+    play = large_map(failed_ratio=0.5)
+    make_items(play, 2)
+    play.end(0, state="cancelled")
+    play.end(position_of(0, 1), position_of(0, 2))
+    assert play.flow.statuses == "xx"
+
+
+def test_job_that_makes_items_is_put_back_to_work_with_its_map() -> None:
+    play = large_map()
+    make_items(play, 2)
+    fan_out = play.made[0]
+    play.end(0, state="dead", result=None)
+    play.end(position_of(0, 1), position_of(0, 2))
+    assert play.flow.statuses == "du"
+    play.flow = play.apply(revive(play.graph, play.flow, [0], [], [], NOW))
+    assert play.flow.statuses == "rw"
+    assert not play.flow.counts[0].closed
+    play.jobs[0] = fan_out
+    make_items(play, 1)
+    play.end(position_of(0, 3))
+    assert play.flow.statuses == "rw"
+    play.end(0, state="completed", result=None)
+    assert play.flow.statuses == "cr"
+
+
+def test_cancelled_items_that_are_put_back_to_work_no_longer_count_as_cancelled() -> None:
+    play = Play(Plan((step("m", over=Input(0), item="x"),), ("[1,2]",)))
+    play.end(position_of(0, 1), position_of(0, 2), state="cancelled")
+    assert play.flow.statuses == "x"
+    play.flow = play.apply(revive(play.graph, play.flow, [], [0, 0], [], NOW))
+    for index in (1, 2):
+        play.jobs[position_of(0, index)] = next(job for job in play.made if job.step.index == index)
+        play.end(position_of(0, index), state="completed", result="1")
+    assert play.flow.statuses == "c"

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.errors import BadPayload
-from mainspring.flow.planner import BadFlow, Planner, StepCall, checked_plan, current_planner, planning
+from mainspring.errors import BadFlow, BadPayload
+from mainspring.flow.planner import Planner, StepCall, checked_plan, current_planner, planning
 from mainspring.flow.values import exists, first, in_, not_
 from mainspring.records.plan import (
     AllOf,

@@ -20,7 +20,7 @@ from mainspring.events import JobEnded
 from mainspring.records.outcome import Released
 from mainspring.testing import Recorder, VirtualClock
 from mainspring.worker.child_slots import AHEAD_SECONDS, MAX_WAIT_SECONDS, ChildSlots
-from mainspring.worker.slots import Run
+from mainspring.worker.run import Run
 from mainspring.worker.worker import Worker
 
 QUICK = 3

@@ -1,19 +1,28 @@
-"""The completer stores outcomes in batches that are bounded in bytes."""
+"""The completer stores outcomes in batches: bounded in bytes, and gathered from shared child processes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from mainspring import Mainspring
+from mainspring.clock import SystemClock
+from mainspring.events import Bus
 from mainspring.ids import JobId
+from mainspring.records.job import Job, State
 from mainspring.records.outcome import Outcome
+from mainspring.records.run import Ending
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 from mainspring.worker import completer
+from mainspring.worker.completer import Completer
+from mainspring.worker.report_buffer import ReportBuffer
+from mainspring.worker.reports import ReportSender
+from mainspring.worker.slots import Run
 
 RESULT_BYTES = 100_000
 
@@ -73,3 +82,57 @@ async def test_garbage_is_collected_by_finished_bytes(
             await large.enqueue()
             await clock.settle()
     assert len(seen) == collections
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class BusyStore(BatchStore):
+    """Calls `meanwhile` during its first finish."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        if not self.batches:
+            self._meanwhile()
+        return await super().finish(outcomes)
+
+
+async def _call_once(_what: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
+
+
+@pytest.mark.parametrize(("in_children", "batches"), [(1, [1, 2]), (0, [1, 1, 1])])
+async def test_outcomes_of_shared_children_that_come_during_a_batch_gather_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, in_children: int, batches: list[int]
+) -> None:
+    monkeypatch.setattr(completer, "GATHER_SECONDS", 60.0)
+    monkeypatch.setattr(completer, "ENOUGH_OUTCOMES", 2)
+    clock, bus, stored = SystemClock(), Bus(), asyncio.Event()
+    number = iter(range(3))
+
+    def end_run() -> None:
+        id = f"job-{next(number)}"
+        job = Job(id=id, task="t", payload="{}", queue="q", priority=0, state=State.RUNNING, run_at=NOW, created_at=NOW)
+        outcome = Outcome(id=id, lease="l", state=State.COMPLETED, ending=Ending.COMPLETED, finished_at=NOW)
+        outcomes.add(Run(job), outcome)
+
+    def end_two_runs() -> None:
+        end_run()
+        asyncio.get_running_loop().call_soon(end_run)
+
+    def note() -> None:
+        if sum(store.batches) == 3:
+            stored.set()
+
+    store = BusyStore(end_two_runs)
+    sender = ReportSender(ReportBuffer(clock), clock, bus)
+    outcomes = Completer(clock, bus, sender, note, lambda _store, _job, outcome: outcome, lambda: in_children)  # type: ignore[arg-type, return-value]
+    async with asyncio.timeout(10):
+        running = asyncio.create_task(outcomes.run(store, _call_once))  # type: ignore[arg-type]
+        end_run()
+        await stored.wait()
+        running.cancel()
+    assert store.batches == batches

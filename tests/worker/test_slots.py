@@ -15,7 +15,8 @@ from mainspring import Mainspring
 from mainspring.records.job import State
 from mainspring.records.outcome import Released
 from mainspring.records.worker import Claim
-from mainspring.worker.slots import START_SECONDS, Run
+from mainspring.worker.run import Run
+from mainspring.worker.slots import START_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .checks import MAX_PAGE_ROWS
     from .dead import Dead
     from .executions import Executions
+    from .flows import Flows
     from .job_page import Page
     from .jobs import Jobs
     from .keys import Keys
@@ -28,6 +29,7 @@ else:
             "checks": ["MAX_PAGE_ROWS"],
             "dead": ["Dead"],
             "executions": ["Executions"],
+            "flows": ["Flows"],
             "job_page": ["Page"],
             "jobs": ["Jobs"],
             "keys": ["Keys"],
@@ -43,7 +45,7 @@ else:
     )
 
 __all__ = [
-    "MAX_PAGE_ROWS", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues",
-    "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Statistics",
+    "MAX_PAGE_ROWS", "Audit", "Backfill", "Dead", "Executions", "Flows", "Jobs", "Keys", "ManySchedules", "Page",
+    "Queues", "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Statistics",
     "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .audit import Audit
     from .dead import Dead
     from .executions import Executions
+    from .flows import Flows
     from .jobs import Jobs
     from .keys import Keys
     from .queues import Queues
@@ -48,6 +49,10 @@ class AppFacades:
     @property
     def executions(self) -> Executions:
         return self._engine.executions
+
+    @property
+    def flows(self) -> Flows:
+        return self._engine.flows
 
     @property
     def keys(self) -> Keys:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .audit import Audit
     from .dead import Dead
     from .executions import Executions
+    from .flows import Flows
     from .jobs import Jobs
     from .keys import Keys
     from .queues import Queues
@@ -41,6 +42,11 @@ class Facades(ABC):
     @lazy_property
     def executions(self) -> Executions:
         made: Executions = self.make_facade("Executions")
+        return made
+
+    @lazy_property
+    def flows(self) -> Flows:
+        made: Flows = self.make_facade("Flows")
         return made
 
     @lazy_property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
@@ -12,16 +12,14 @@ from msgspec.structs import asdict, replace
 
 from ..clock import Clock
 from ..records.job import FINAL, SHOWN, Shown
-from ..records.query import Filter, Sort
-from ..records.queue import Queue
+from ..records.query import Filter
 from ..store import CountingStore, Store
 
-# Jobs counted per state, and seconds after which no further state is counted.
+# Jobs counted per state, and seconds after which no finished state is counted.
 MAX_COUNTED_JOBS = 100
 MAX_SECONDS = 1.0
 _UNFINISHED_SHOWN: tuple[Shown, ...] = tuple(state for state in SHOWN if state not in FINAL)
-# States of jobs that have all ended; an expired one may not have been found by a claim yet.
-_ENDED: set[Shown] = {"completed", "dead", "cancelled"}
+_FINAL_SHOWN: tuple[Shown, ...] = tuple(state for state in SHOWN if state in FINAL)
 # States whose counts a queue has.
 _QUEUE_STATES: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
 
@@ -35,24 +33,30 @@ class FilteredCounts(Struct, frozen=True, kw_only=True):
 
 
 async def filtered_counts(store: Store, which: Filter, clock: Clock) -> FilteredCounts:
-    """Counts the most requested states first: each costs one page of jobs."""
+    """Counts in one call of the store, or else by a page of jobs for each state: first of all unfinished states."""
     now, end = clock.now(), clock.monotonic() + MAX_SECONDS
-    counts = _by_queue(which, (await store.overview(now=now, finished=False)).queues) if _of_queues_only(which) else {}
-    which = replace(which, states=None).by_error()
-    counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
+    wanted = replace(which, states=None).by_error()
+    counts: dict[Shown, int] = {state: 0 for state in SHOWN if state not in (wanted.states or SHOWN)}
     if store.capabilities.counts:
-        rest = tuple(state for state in SHOWN if state not in counts)
-        some = cast(CountingStore, store)
-        counts |= await some.count_by_state(replace(which, states=rest), now=now, up_to=MAX_COUNTED_JOBS)
+        by_queue = _QUEUE_STATES if _of_queues_only(which) else ()
+        rest = tuple(state for state in SHOWN if state not in counts and state not in by_queue)
+        counting = cast(CountingStore, store).count_by_state(
+            replace(wanted, states=rest), now=now, up_to=MAX_COUNTED_JOBS
+        )
+        # Together: a store with several connections counts the queue's jobs meanwhile.
+        for found in await gather(_by_queue(store, which, now), counting):
+            counts |= found
         return FilteredCounts(counts={state: counts[state] for state in SHOWN if state in counts})
+    counts |= await _by_queue(store, which, now)
+    which = wanted
     if not counts:
         counts = await _count_few(store, which, now)
-    for state in SHOWN:
-        if state in counts:
-            continue
+    for group in (_UNFINISHED_SHOWN, _FINAL_SHOWN):
+        left = [state for state in group if state not in counts]
         if clock.monotonic() >= end:
             break
-        counts[state] = await _count(store, replace(which, states=(state,)), now)
+        each = await gather(*(_count(store, replace(which, states=(state,)), now) for state in left))
+        counts |= zip(left, each, strict=True)
     return FilteredCounts(counts={state: counts[state] for state in SHOWN if state in counts})
 
 
@@ -61,7 +65,11 @@ def _of_queues_only(which: Filter) -> bool:
     return given == ["queues"]
 
 
-def _by_queue(which: Filter, queues: Iterable[Queue]) -> dict[Shown, int]:
+async def _by_queue(store: Store, which: Filter, now: datetime) -> dict[Shown, int]:
+    """The counts that the queues have, if the filter names nothing but queues."""
+    if not _of_queues_only(which):
+        return {}
+    queues = (await store.overview(now=now, finished=False)).queues
     matching = [queue for queue in queues if queue.name in (which.queues or ())]
     return {state: sum(getattr(queue, state) for queue in matching) for state in _QUEUE_STATES}
 
@@ -80,9 +88,6 @@ async def _count_few(store: Store, which: Filter, now: datetime) -> dict[Shown, 
 
 
 async def _count(store: Store, which: Filter, now: datetime) -> int:
-    # In these orders a scan is short: stores have the jobs of a final state together in order of their end.
-    by_end = bool(which.states) and set(which.states or ()) <= _ENDED and which.created_after is which.created_before
-    sort: Sort = "finished" if by_end else "created"
     # Unfinished jobs are among the newest, finished ones among the oldest.
-    newest = by_end or not set(which.states or ()) <= FINAL
-    return len(await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, newest=newest, sort=sort, brief=True))
+    newest = not set(which.states or ()) <= FINAL
+    return len(await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, newest=newest, sort="created", brief=True))

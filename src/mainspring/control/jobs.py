@@ -29,10 +29,12 @@ from .bulk_page import BulkPage, bulk_token, resume_from
 from .bulk_steps import MAX_STEP_JOBS, BulkStep, BulkSteps, split_ids
 from .checks import MAX_COUNT, MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from .computation import Computation
+from .flow_reasons import waiting_reasons
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
 from .queues import with_pauses
 from .run_again import repeat_of
+from .step_jobs import flow_of
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 MAX_LOG_LINES = 1000
 # Jobs processed before the event loop serves others.
 YIELD_JOBS = 50
+# Flows in steps of flows that why() looks into.
+MAX_NESTED_FLOWS = 5
 _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
 _IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
@@ -116,8 +120,18 @@ class Jobs:
         return await filtered_counts(await self._engine.connect(), checked_filter(which), self._engine.clock)
 
     async def why(self, id: JobId) -> Sequence[Reason]:
-        """Every reason why the job is not running, or where it runs; never empty."""
-        job, store, now = await self.get(id), await self._engine.connect(), self._engine.clock.now()
+        """Every reason why the job is not running, or where it runs; never empty.
+
+        A flow that waits has a reason for each step that it waits for.
+        """
+        return await self._why(await self.get(id), MAX_NESTED_FLOWS)
+
+    async def _why(self, job: Job, depth: int) -> Sequence[Reason]:
+        store, now = await self._engine.connect(), self._engine.clock.now()
+        if job.state is State.WAITING and depth and (flow := await flow_of(store, job.id)) is not None:
+            waits = await waiting_reasons(store, job, flow, lambda step: self._why(step, depth - 1))
+            if waits:
+                return waits
         overview = await store.overview(now=now, finished=False)
         circuits = {circuit.task: circuit for circuit in overview.circuits}
         paused = {queue.name: queue for queue in await with_pauses(store, overview.queues, now) if queue.paused}

@@ -197,6 +197,8 @@ class Schedules:
         if known is None and self._engine.tasks:
             suggestion = did_you_mean(task, self._engine.tasks)
             raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {suggestion}")
+        if known is not None:
+            self._engine.check_flows([known.name])
         limit = self._engine.settings.payload_limit
         declaration = await self._computation(f"the check of {name!r}").run(
             lambda: declare(name, trigger, known or task, options, limit)

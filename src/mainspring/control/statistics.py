@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from asyncio import gather
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from ..clock import EPOCH
 from ..errors import BadInput
 from ..insight.stats import (
     MAX_WINDOW,
+    Point,
     Stats,
     figures_by,
     filter_tallies,
@@ -20,7 +22,7 @@ from ..insight.stats import (
     top_errors,
     total_figures,
 )
-from ..records.tally import SPAN_SECONDS, span_start
+from ..records.tally import SPAN_SECONDS, Tally, span_start
 from ..span import Span, seconds
 from .queues import with_pauses
 
@@ -43,9 +45,14 @@ class Statistics:
         store, now = await self._engine.connect(), self._engine.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else span_start(now - window, span)
-        tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
-        step, whole = timedelta(seconds=SPAN_SECONDS[span]), sum_tallies(tallies)
-        overview, points = await store.overview(now=now), time_series(tallies, since, now, step) if step else []
+        step = timedelta(seconds=SPAN_SECONDS[span])
+
+        async def sums() -> tuple[list[Tally], list[Point]]:
+            tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
+            return sum_tallies(tallies), time_series(tallies, since, now, step) if step else []
+
+        # Together: the sums are computed while the store counts.
+        (whole, points), overview = await gather(sums(), store.overview(now=now))
         return Stats(
             queues=await with_pauses(store, overview.queues, now),
             window=window,

@@ -29,7 +29,9 @@ from ..records.outcome import (
     Cancel,
     Directive,
     Discard,
+    Finish,
     Retry,
+    Skip,
     Snooze,
     bad_payload,
     clean,
@@ -270,7 +272,7 @@ class ChildServer:
             if isinstance(value, Directive):
                 raise value
             return Returned(*encode_result(value, request.result_limit))
-        except (Retry, Snooze, Discard, Cancel) as steer:
+        except (Retry, Snooze, Discard, Cancel, Skip, Finish) as steer:
             return self._steered(steer, request)
         except BaseException as error:
             return self._raised(error, request)

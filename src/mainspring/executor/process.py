@@ -86,6 +86,7 @@ class Process:
         self._kill_reason = ""
         self._frames = Frames()
         self._outbox = memoryview(b"")
+        self._has_writer = False
         self._on_message: Callable[[RunStarted | Message], object] | None = None
         self._ended: asyncio.Future[RunFinished | Exit] | None = None
         self._socket.setblocking(False)
@@ -149,8 +150,10 @@ class Process:
         except OSError:
             self._outbox = memoryview(b"")  # it is dying: its exit is reported when it is reaped
         if self._outbox:
+            self._has_writer = True
             self._loop.add_writer(self._socket, self._write)
-        else:
+        elif self._has_writer:
+            self._has_writer = False
             self._loop.remove_writer(self._socket)
 
     def _read(self) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from ..codec import decode_or_text, encode
 from ..records.job import Job
-from ..records.outcome import Cancel, Directive, Discard, Retry, Snooze, failure_of
+from ..records.outcome import Cancel, Directive, Discard, Finish, Retry, Skip, Snooze, failure_of
 from ..records.run import Failure, Usage
 
 # Longer than any request or report: a larger length means that the stream is garbled.
@@ -81,7 +82,7 @@ class Returned(Struct, frozen=True, tag="Returned"):
 
 
 class RunSteered(Struct, frozen=True, tag="Steered"):
-    """The function returned or raised a Retry, Snooze, Discard or Cancel."""
+    """The function returned or raised a Retry, Snooze, Discard, Cancel, Skip or Finish."""
 
     steer: Directive
     usage: Usage | None = None
@@ -125,18 +126,26 @@ def _enc_hook(value: Any) -> Any:
             return "discard", None, reason
         case Cancel():
             return "cancel", None, reason
+        case Skip():
+            return "skip", None, reason
+        case Finish(value=result):
+            return "finish", encode(result).decode(), reason
     raise TypeError(f"a message cannot contain {type(value).__name__}")
 
 
 def _dec_hook(_wanted: Any, value: Any) -> Directive:
-    kind, number, reason = value
+    kind, detail, reason = value
     match kind:
         case "retry":
-            return Retry(number, reason)
+            return Retry(detail, reason)
         case "snooze":
-            return Snooze(number, reason)
+            return Snooze(detail, reason)
         case "discard":
             return Discard(reason)
+        case "skip":
+            return Skip(reason)
+        case "finish":
+            return Finish(decode_or_text(detail))
     return Cancel(reason)
 
 

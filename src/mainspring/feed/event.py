@@ -22,7 +22,7 @@ RESET = "reset"
 # These names are part of the API.
 TYPES = (
     "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
-    "job.released", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.pruned",
+    "job.released", "job.suspended", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.pruned",
     "schedule.fired", "schedule.passed", "schedule.paused", "schedule.changed",
     "queue.paused", "queue.resumed",
     "worker.started", "worker.stopping", "worker.stopped", "worker.changed",

@@ -56,17 +56,18 @@ def _started(event: JobStarted) -> Iterable[FeedEvent]:
     return (FeedEvent(type="job.started", at=event.at, job=_summary(event.job, "running")),)
 
 
-_FINAL_TYPES: Mapping[State, tuple[str, Shown]] = {
+_TYPES: Mapping[State, tuple[str, Shown]] = {
     State.COMPLETED: ("job.completed", "completed"),
     State.DEAD: ("job.dead", "dead"),
     State.CANCELLED: ("job.cancelled", "cancelled"),
+    State.WAITING: ("job.suspended", "waiting"),
 }
 _UNFINISHED_TYPES = {Ending.SNOOZED: "job.snoozed", Ending.RELEASED: "job.released"}
 
 
 def _ended(event: JobEnded) -> Iterable[FeedEvent]:
     job, outcome = event.job, event.outcome
-    known = _FINAL_TYPES.get(outcome.state)
+    known = _TYPES.get(outcome.state)
     type, state = known or (_UNFINISHED_TYPES.get(outcome.ending, "job.retrying"), None)
     began, failure = job.started_at, outcome.failure
     summary = _summary(job, state)

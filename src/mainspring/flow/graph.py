@@ -24,20 +24,23 @@ from ..records.plan import (
 )
 
 
-class Graph:
-    """A plan, with what follows from it computed once. It never changes."""
+class Wiring:
+    """What follows from the steps of a plan and from what it returns. It never changes."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.steps = steps = plan.steps
+        steps = plan.steps
         self.argument_steps = [_steps_of(_arguments(step)) for step in steps]
         """The steps whose values a step gets as arguments, or maps over."""
-        condition_values = [list(_values_in(step.when)) for step in steps]
+        condition_values = [[] if step.when is None else list(_values_in(step.when)) for step in steps]
         self.value_steps = [
-            sorted({*self.argument_steps[n], *(value.step for value in condition_values[n])}) for n in range(len(steps))
+            sorted({*self.argument_steps[n], *(value.step for value in values)}) if values else self.argument_steps[n]
+            for n, values in enumerate(condition_values)
         ]
         """The steps whose values a step needs to be released."""
-        self.needs = [sorted({*self.value_steps[n], *step.after}) for n, step in enumerate(steps)]
+        self.needs = [
+            sorted({*self.value_steps[n], *step.after}) if step.after else self.value_steps[n]
+            for n, step in enumerate(steps)
+        ]
         self.dependents: list[list[int]] = [[] for _ in steps]
         for n, needs in enumerate(self.needs):
             for need in needs:
@@ -47,6 +50,53 @@ class Graph:
         """The steps whose value is read by another step, or is part of the flow's result."""
         self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
         """What conditions read of each step's value."""
+
+
+# Flows of one function mostly have the same steps, and differ in their inputs: their wiring is computed once.
+MAX_KEPT_WIRINGS = 500
+_wirings: dict[bytes, Wiring] = {}
+_encode = msgspec.json.Encoder().encode
+
+
+def _wiring_of(plan: Plan) -> Wiring:
+    shape = _encode((plan.steps, plan.result))
+    found = _wirings.get(shape)
+    if found is None:
+        found = Wiring(plan)
+        if len(_wirings) >= MAX_KEPT_WIRINGS:
+            _wirings.clear()
+        if len(shape) <= MAX_KEPT_SHAPE_BYTES:
+            _wirings[shape] = found
+    return found
+
+
+# Larger plans are wired each time.
+MAX_KEPT_SHAPE_BYTES = 20_000
+
+
+class Graph:
+    """A plan with its wiring."""
+
+    __slots__ = (
+        "argument_steps",
+        "condition_paths",
+        "dependents",
+        "needed_steps",
+        "needs",
+        "plan",
+        "result_steps",
+        "steps",
+        "value_steps",
+    )
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.steps = plan.steps
+        wiring = _wiring_of(plan)
+        self.argument_steps, self.value_steps = wiring.argument_steps, wiring.value_steps
+        self.needs, self.dependents = wiring.needs, wiring.dependents
+        self.result_steps, self.needed_steps = wiring.result_steps, wiring.needed_steps
+        self.condition_paths = wiring.condition_paths
 
 
 def extract_key(value: ValueOf) -> str:
@@ -82,7 +132,7 @@ def values_of(operand: Operand) -> Iterator[ValueOf]:
                 yield from values_of(one)
 
 
-def _values_in(condition: Condition | None) -> Iterator[ValueOf]:
+def _values_in(condition: Condition) -> Iterator[ValueOf]:
     match condition:
         case Compare(left=left, right=right):
             yield from values_of(left)

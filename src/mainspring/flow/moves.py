@@ -82,10 +82,15 @@ def revive(
     edit = _reopened(graph, flow, {*jobs, *items, *steps}, now)
     for n in items:
         counts = edit.counts[n]
-        edit.counts[n] = replace(counts, ended=counts.ended - 1, dead=max(0, counts.dead - 1))
+        was_dead = counts.dead > 0
+        counts = replace(counts, dead=counts.dead - was_dead, cancelled=max(0, counts.cancelled - (not was_dead)))
+        edit.counts[n] = replace(counts, ended=counts.ended - 1)
         edit.statuses[n] = StepStatus.RELEASED
     for n in jobs:
         edit.statuses[n] = StepStatus.RELEASED
+        if n in edit.counts:  # the job that makes the items of a map
+            edit.counts[n] = replace(edit.counts[n], closed=False)
+            edit.notes.pop(n, None)
     for n in steps:
         _reset(edit, n)
     edit.look_at(steps)

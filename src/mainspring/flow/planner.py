@@ -9,23 +9,30 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from ..codec import encode
-from ..errors import BadInput
+from ..errors import BadFlow
 from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
 from .graph import Graph, values_of
 from .renumber import renumbered
 
 if TYPE_CHECKING:
+    from ..app import Mainspring
+    from ..task.task import Task
     from .values import Value
 
 # All values of a plan that are known when it is made.
 MAX_INPUT_BYTES = 1 << 20
-
-
-class BadFlow(BadInput):
-    """The plan of a flow is invalid, or its function looks at a value that is not known while it is planned."""
+# A plan as it is stored.
+MAX_PLAN_BYTES = 16 << 20
+# Values of steps that all steps together receive.
+MAX_OPERANDS_COUNT = 200_000
+# Lists and objects with values of steps inside each other, and conditions inside conditions.
+MAX_NESTING_DEPTH = 50
+# Steps of a circle that an error names.
+MAX_SHOWN_NAMES = 20
 
 
 class StepCall(Struct, frozen=True, kw_only=True):
@@ -45,16 +52,23 @@ class StepCall(Struct, frozen=True, kw_only=True):
     item: str = ""
     failed_ratio: float = 0.0
     options: StepOptions = StepOptions()
+    result: Any = Any
+    """The annotation of its value."""
 
 
 class Planner:
     """The steps of one flow while it is planned."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: Mainspring | None = None) -> None:
+        """`app` is the app of all tasks; None: any."""
+        self.app = app
         self._steps: list[PlannedStep] = []
         self._names: dict[str, int] = {}
+        self._last_numbers: dict[str, int] = {}
+        """Of the steps that are named after their task."""
         self._inputs: dict[str, int] = {}
         self._bytes = 0
+        self._operands = 0
 
     def is_map(self, n: int) -> bool:
         return self._steps[n].over is not None
@@ -62,7 +76,10 @@ class Planner:
     # values
 
     def literal(self, given: Any) -> Operand:
-        text = encode(given).decode()
+        return self.literal_text(encode(given).decode())
+
+    def literal_text(self, text: str) -> Operand:
+        """A value that is known now, as JSON."""
         if text not in self._inputs:
             self._bytes += len(text)
             if self._bytes > MAX_INPUT_BYTES:
@@ -75,13 +92,23 @@ class Planner:
     def operand(self, given: Any) -> Operand:
         from .values import operand_of
 
-        return operand_of(self, given) or self.literal(given)
+        found = operand_of(self, given) or self.literal(given)
+        self._count(found)
+        return found
+
+    def _count(self, operand: Operand) -> None:
+        self._operands += sum(1 for _ in values_of(operand))
+        if self._operands > MAX_OPERANDS_COUNT:
+            raise BadFlow(
+                f"the steps receive more than {MAX_OPERANDS_COUNT:,} values of other steps: make these steps a map, "
+                "whose results are one value"
+            )
 
     # steps
 
     def add(self, call: StepCall) -> Value:
         """Adds the call as a step, and returns the value that it will have."""
-        from .values import Value, condition_of
+        from .values import Value, condition_of, shallow
 
         if len(self._steps) >= MAX_STEPS:
             raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
@@ -92,17 +119,19 @@ class Planner:
             args={key: self.operand(value) for key, value in call.arguments.items()},
             accepts_none=tuple(call.accepts_none),
             after=tuple(dict.fromkeys(self._step_of(one, name) for one in _several(call.after))),
-            when=None if call.when is None else condition_of(call.when),
+            when=None if call.when is None else shallow(condition_of(self, call.when)),
             on=call.on,
             optional=call.optional,
             over=None if call.item == "" else self.operand(call.over),
             item=call.item,
-            failed_ratio=call.failed_ratio,
+            **({"failed_ratio": call.failed_ratio} if call.failed_ratio else {}),
             options=call.options,
         )
         self._steps.append(step)
         self._names[name] = n = len(self._steps) - 1
-        return Value(self, ValueOf(n), name)
+        if call.step is None:
+            self._last_numbers[call.task] = self._numbered(call.task)[1] - 1
+        return Value(self, ValueOf(n), name, call.result)
 
     def _name(self, call: StepCall) -> str:
         """The step's own name, or its task's with a number."""
@@ -110,32 +139,44 @@ class Planner:
             if call.step in self._names:
                 raise BadFlow(f"two steps are named {call.step!r}: give one of them another name with using(step=…)")
             return call.step
-        name, n = call.task, 1
-        while name in self._names:
+        return self._numbered(call.task)[0]
+
+    def next_name(self, task: Task[Any, Any]) -> str:
+        """The name that the task's next step will have."""
+        given = task.step_options
+        return self._numbered(task.name)[0] if given is None or given.step is None else given.step
+
+    def _numbered(self, task: str) -> tuple[str, int]:
+        n = self._last_numbers.get(task, 0) + 1
+        while (name := task if n == 1 else f"{task}-{n}") in self._names:
             n += 1
-            name = f"{call.task}-{n}"
-        return name
+        return name, n
 
     def _step_of(self, given: Any, name: str) -> int:
         from .values import Value
 
         if isinstance(given, Value) and isinstance(given._operand, ValueOf):
+            if given._planner is not self:
+                raise BadFlow(f"step {name!r}: after= has {given!r}, a value of another flow")
             return given._operand.step
         raise BadFlow(f"step {name!r}: after= takes values of other steps, got {given!r:.80}")
 
     def plan(self, result: Any = None, *, fail_fast: bool = False) -> Plan:
         """The plan, checked. `result` is what the flow returns."""
         operand = None if result is None else self.operand(result)
-        return checked_plan(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
+        plan = checked_plan(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
+        if (size := len(msgspec.json.encode(plan))) > MAX_PLAN_BYTES:
+            raise BadFlow(f"the plan has {size:,} bytes, at most {MAX_PLAN_BYTES:,} are stored: use fewer steps")
+        return plan
 
 
 _current: ContextVar[Planner | None] = ContextVar("mainspring_planner", default=None)
 
 
 @contextmanager
-def planning() -> Iterator[Planner]:
-    """Calls of steps inside the block belong to the planner."""
-    planner = Planner()
+def planning(app: Mainspring | None = None) -> Iterator[Planner]:
+    """Calls of steps inside the block belong to the planner. All tasks are those of the app."""
+    planner = Planner(app)
     token = _current.set(planner)
     try:
         yield planner
@@ -167,8 +208,8 @@ def checked_plan(plan: Plan) -> Plan:
     if twice := [name for name, count in names.items() if count > 1]:
         raise BadFlow(f"two steps are named {twice[0]!r}")
     _check_references(plan)
-    plan = _sorted(plan)
-    graph = Graph(plan)
+    graph = _sorted(Graph(plan))
+    plan = graph.plan
     for n, step in enumerate(plan.steps):
         _check_step(plan, graph, n, step)
     return plan
@@ -195,14 +236,13 @@ def _check_step(plan: Plan, graph: Graph, n: int, step: PlannedStep) -> None:
                     f"step {step.name!r} runs with on={step.on!r}, when argument {name!r} may have no value: "
                     f"declare the parameter as `{name}: … | None`"
                 )
-    for other, paths in graph.condition_paths.items():
-        if plan.steps[other].over is not None and paths and n == other:
-            raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
+    if step.over is not None and graph.condition_paths.get(n):
+        raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
 
 
-def _sorted(plan: Plan) -> Plan:
-    """The plan with each step after those that it needs; in the given order where that allows it."""
-    graph = Graph(plan)
+def _sorted(graph: Graph) -> Graph:
+    """The graph of the plan with each step after those that it needs; in the given order where that allows it."""
+    plan = graph.plan
     missing = [len(needs) for needs in graph.needs]
     ready = [n for n, count in enumerate(missing) if not count]
     heapq.heapify(ready)
@@ -215,13 +255,17 @@ def _sorted(plan: Plan) -> Plan:
                 heapq.heappush(ready, other)
     if len(order) < len(plan.steps):
         raise BadFlow(f"the steps need each other in a circle: {' -> '.join(_circle(plan, graph, set(order)))}")
-    return plan if order == sorted(order) else renumbered(plan, order)
+    return graph if order == sorted(order) else Graph(renumbered(plan, order))
 
 
 def _circle(plan: Plan, graph: Graph, sound: set[int]) -> list[str]:
     """The names of the steps of a circle, the first one again at its end."""
-    path: list[int] = [next(n for n in range(len(plan.steps)) if n not in sound)]
-    while path.count(path[-1]) < 2:
-        path.append(next(need for need in graph.needs[path[-1]] if need not in sound))
-    circle = path[path.index(path[-1]) :]
-    return [plan.steps[n].name for n in reversed(circle)]
+    path: dict[int, None] = {}
+    n = next(n for n in range(len(plan.steps)) if n not in sound)
+    while n not in path:
+        path[n] = None
+        n = next(need for need in graph.needs[n] if need not in sound)
+    walked = list(path)
+    names = [plan.steps[one].name for one in reversed([*walked[walked.index(n) :], n])]
+    shown = MAX_SHOWN_NAMES // 2
+    return names if len(names) <= MAX_SHOWN_NAMES else [*names[:shown], "…", *names[-shown:]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from ..codec import blake2b
 from ..ids import JobId
@@ -26,6 +26,9 @@ MAX_INLINE_BYTES = 4096
 MAX_ROW_BYTES = 65_536
 # A larger map, or one over a large value, is made by a job of its own.
 MAX_MOVED_ITEMS = 200
+# Why a map ended although none of its items failed: what became of the job that makes them.
+ITEMS_NOT_MADE = "its items could not be made"
+ITEMS_STOPPED = "the job that makes its items was cancelled"
 _NULL = "null"
 _decode = msgspec.json.decode
 
@@ -62,6 +65,7 @@ class RowEdit:
         self._read: set[int] = set()
         """Steps whose values were read by a step that has been decided."""
         self._jobs: list[NewJob] = []
+        self._made_templates: dict[int, JobTemplate] = {}
         self._cancel: set[int] = set()
 
     def move(self) -> Move:
@@ -128,9 +132,12 @@ class RowEdit:
         if index == 0:  # the job that makes the items
             if counts.closed:
                 return
-            counts = replace(counts, closed=True)
-            if end.state == "dead":
-                self.notes[n] = "its items could not be made"
+            self.counts[n] = counts = replace(counts, closed=True)
+            if end.skipped:  # it maps over null
+                self.set_status(n, StepStatus.SKIPPED_ABSENT)
+                return
+            if end.state != "completed":
+                self.notes[n] = ITEMS_NOT_MADE if end.state == "dead" else ITEMS_STOPPED
         else:
             dead, cancelled = end.state == "dead", end.state == "cancelled"
             counts = replace(
@@ -144,9 +151,10 @@ class RowEdit:
         if self.statuses[n] != StepStatus.RELEASED:
             return
         counts, step = self.counts[n], self._graph.steps[n]
-        failed = n in self.notes or counts.dead > step.failed_ratio * counts.made
+        was_stopped = self.notes.get(n) == ITEMS_STOPPED
+        failed = (n in self.notes and not was_stopped) or counts.dead > step.failed_ratio * counts.made
         if counts.done:
-            stopped = counts.dead + counts.cancelled > step.failed_ratio * counts.made
+            stopped = was_stopped or counts.dead + counts.cancelled > step.failed_ratio * counts.made
             status = StepStatus.DEAD if failed else StepStatus.CANCELLED if stopped else StepStatus.COMPLETED
             self.set_status(n, status)
         elif failed and counts.closed and self._graph.plan.fail_fast:
@@ -382,39 +390,76 @@ class RowEdit:
         self._add_job(n, index, Filled({**filled.texts, self._graph.steps[n].item: item}, filled.refs))
 
     def _add_fan_out(self, n: int, source: Filled, text: str) -> None:
-        payload = f'{{"items":{text},"step":{n}}}'
-        self._add(n, 0, FAN_OUT, payload, source.refs)
+        self._jobs.append(self._template(n, FAN_OUT, source.refs).job(0, f'{{"items":{text},"step":{n}}}'))
 
     def _add_job(self, n: int, index: int, filled: Filled) -> None:
-        self._add(n, index, self._graph.steps[n].task, _object(filled.texts), filled.refs)
+        template = self._template(n, self._graph.steps[n].task, filled.refs)
+        self._jobs.append(template.job(index, _object(filled.texts)))
 
-    def _add(self, n: int, index: int, task: str, payload: str, refs: dict[str, StepValue]) -> None:
+    def _template(self, n: int, task: str, refs: dict[str, StepValue]) -> JobTemplate:
+        """The template of the step's jobs. Those of a map's items are made of one."""
+        if (made := self._made_templates.get(n)) is not None and made.task == task and made.refs == refs:
+            return made
         options = self._graph.steps[n].options
-        position = position_of(n, index, self.lives.get(n, 0))
         due = self._now + timedelta(seconds=options.delay) if options.delay else None
-        stored = {name: value for name, value in asdict(options).items() if name not in ("delay", "expires")}
-        if task == FAN_OUT:
-            stored.update(fingerprint=None, timeout=UNSET, max_retries=None, backoff=None)
-        job = NewJob(
-            id=step_job_id(self._flow.id, position, self._now),
+        own = task != FAN_OUT
+        first = NewJob(
+            id="",
             task=task,
-            payload=payload,
+            payload="",
+            queue=options.queue,
+            priority=options.priority,
             run_at=due,
             expires_at=None if options.expires is None else (due or self._now) + timedelta(seconds=options.expires),
-            step=StepRef(self._flow.id, position, self._flow.queue, n in self._graph.needed_steps),
-            refs=dict(refs),
-            **stored,
+            timeout=options.timeout if own else UNSET,
+            max_retries=options.max_retries if own else None,
+            backoff=options.backoff if own else None,
+            tags=options.tags,
+            metadata=options.metadata,
+            fingerprint=options.fingerprint if own else None,
+            refs=refs,
         )
-        self._jobs.append(job)
+        position, needed = position_of(n, 0, self.lives.get(n, 0)), n in self._graph.needed_steps
+        made = JobTemplate(first, StepRef(self._flow.id, position, self._flow.queue, needed), self._now)
+        self._made_templates[n] = made
+        return made
+
+
+class JobTemplate:
+    """What the jobs of a step have in common: they differ in index and payload."""
+
+    def __init__(self, job: NewJob, step: StepRef, now: datetime) -> None:
+        self._job, self._step = job, step
+        self.task, self.refs = job.task, job.refs
+        self._ids = StepIds(step.flow, step.position, now)
+
+    def job(self, index: int, payload: str) -> NewJob:
+        step = self._step
+        ref = StepRef(step.flow, step.position + index, step.queue, step.needed)
+        return replace(self._job, id=self._ids.id(index), payload=payload, step=ref)
+
+
+class StepIds:
+    """The ids of a step's jobs: UUIDv7 of their release, so that the same release makes the same jobs."""
+
+    def __init__(self, flow: JobId, position: int, now: datetime) -> None:
+        digest = int.from_bytes(blake2b(f"{flow}/{position}".encode(), digest_size=10).digest())
+        ms = int(now.timestamp() * 1000)
+        self._head = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{(digest >> 64) & 0xFFF:03x}"
+        self._first = digest & _TAIL
+
+    def id(self, index: int) -> JobId:
+        """Ids of a map's items follow each other."""
+        tail = (self._first + index) & _TAIL | _VARIANT
+        return f"{self._head}-{tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
+
+
+_TAIL, _VARIANT = 0x3FFF_FFFF_FFFF_FFFF, 0x8000_0000_0000_0000
 
 
 def step_job_id(flow: JobId, position: int, now: datetime) -> JobId:
-    """The id of a step's job: a UUIDv7 of its release, so that the same release makes the same job."""
-    digest = int.from_bytes(blake2b(f"{flow}/{position}".encode(), digest_size=10).digest())
-    ms = int(now.timestamp() * 1000)
-    tail = digest & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-    count = (digest >> 64) & 0xFFF
-    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{count:03x}-{tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
+    """The id of a job that is not an item of a map."""
+    return StepIds(flow, position, now).id(0)
 
 
 def _or_none(value: Any) -> Any:

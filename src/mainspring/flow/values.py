@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar, cast
 
+from ..errors import BadFlow
 from ..records.plan import (
     AllOf,
     AnyOf,
@@ -18,7 +20,11 @@ from ..records.plan import (
     Operand,
     ValueOf,
 )
-from .planner import BadFlow, Planner
+from .json_types import union_of
+from .planner import MAX_NESTING_DEPTH, Planner
+from .wiring import part_of
+
+T = TypeVar("T")
 
 
 class Unknown:
@@ -50,34 +56,53 @@ class Unknown:
     def __hash__(self) -> int:
         return id(self)
 
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        self._refuse("it has no methods: call them in a task")
+
+    def _compute(self, *others: object) -> NoReturn:
+        self._refuse("nothing can be computed from it: compute in a task")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _compute
+    __int__ = __float__ = __index__ = __round__ = _compute
+
+    def model_dump(self, **_: object) -> NoReturn:
+        """Called by the codec if the value is inside an object that becomes JSON."""
+        self._refuse("it cannot be a part of an object: pass it as an argument of its own, or in a list or a dict")
+
 
 class When(Unknown):
     """A condition. `&` and `|` combine two, not_() turns one round."""
 
-    __slots__ = ("_condition",)
+    __slots__ = ("_condition", "_planner")
 
-    def __init__(self, condition: Condition) -> None:
-        self._condition = condition
+    def __init__(self, planner: Planner, condition: Condition) -> None:
+        self._planner, self._condition = planner, condition
 
     def __repr__(self) -> str:
         return "a condition"
 
     def __and__(self, other: object) -> When:
-        return When(AllOf((self._condition, condition_of(other))))
+        return When(self._planner, all_of(self._condition, condition_of(self._planner, other)))
+
+    def __rand__(self, other: object) -> When:
+        return When(self._planner, all_of(condition_of(self._planner, other), self._condition))
 
     def __or__(self, other: object) -> When:
-        return When(AnyOf((self._condition, condition_of(other))))
+        return When(self._planner, any_of(self._condition, condition_of(self._planner, other)))
 
-    __rand__, __ror__ = __and__, __or__
+    def __ror__(self, other: object) -> When:
+        return When(self._planner, any_of(condition_of(self._planner, other), self._condition))
 
 
 class Value(Unknown):
     """The result of a step, or a part of it. It goes where its type goes: into other steps, `when` and `return`."""
 
-    __slots__ = ("_name", "_operand", "_planner")
+    __slots__ = ("_name", "_operand", "_planner", "_type")
 
-    def __init__(self, planner: Planner, operand: Operand, name: str) -> None:
-        self._planner, self._operand, self._name = planner, operand, name
+    def __init__(self, planner: Planner, operand: Operand, name: str, type: Any = Any) -> None:
+        """`type` is the annotation of the value; Any if it is not known."""
+        self._planner, self._operand, self._name, self._type = planner, operand, name, type
 
     def __repr__(self) -> str:
         return self._name
@@ -85,22 +110,26 @@ class Value(Unknown):
     def __getattr__(self, name: str) -> Value:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._part(name, f"{self._name}.{name}")
+        return self._part(name, f"{self._name}.{name}", attribute=True)
 
     def __getitem__(self, key: str | int) -> Value:
         if type(key) not in (str, int):
             raise BadFlow(f"{self!r}[…] takes a text or a number that is known now, got {key!r:.80}")
-        return self._part(key, f"{self._name}[{key!r}]")
+        return self._part(key, f"{self._name}[{key!r}]", attribute=False)
 
-    def _part(self, key: str | int, name: str) -> Value:
+    def _part(self, key: str | int, name: str, *, attribute: bool) -> Value:
         if not isinstance(self._operand, ValueOf):
             raise BadFlow(f"{name}: take the part of each value, then first() of these")
         if self._planner.is_map(self._operand.step):
             raise BadFlow(f"{name}: the items of a map are not known while the flow is planned; pass {self._name} on")
-        return Value(self._planner, ValueOf(self._operand.step, (*self._operand.path, key)), name)
+        try:
+            part = part_of(self._type, key, attribute=attribute)
+        except BadFlow as bad:
+            raise BadFlow(f"{name}: {bad}") from None
+        return Value(self._planner, ValueOf(self._operand.step, (*self._operand.path, part.key)), name, part.type)
 
     def _compare(self, op: Any, other: object) -> When:
-        return When(Compare(op, self._planner.operand(self), self._planner.operand(other)))
+        return When(self._planner, Compare(op, self._planner.operand(self), self._planner.operand(other)))
 
     def __eq__(self, other: object) -> Any:
         return self._compare("==", other)
@@ -121,19 +150,28 @@ class Value(Unknown):
         return self._compare(">=", other)
 
     def __and__(self, other: object) -> When:
-        return When(AllOf((condition_of(self), condition_of(other))))
+        return self._when() & other
+
+    def __rand__(self, other: object) -> When:
+        return self._when().__rand__(other)
 
     def __or__(self, other: object) -> When:
-        return When(AnyOf((condition_of(self), condition_of(other))))
+        return self._when() | other
 
-    __rand__, __ror__ = __and__, __or__
+    def __ror__(self, other: object) -> When:
+        return self._when().__ror__(other)
+
+    def _when(self) -> When:
+        return When(self._planner, IsTrue(self._operand))
 
     def __hash__(self) -> int:
         return id(self)
 
 
-def condition_of(given: object) -> Condition:
+def condition_of(planner: Planner, given: object) -> Condition:
     """The condition that `when` takes: a comparison, or a value that has to be true."""
+    if isinstance(given, When | Value) and given._planner is not planner:
+        raise BadFlow(f"the condition has {given!r}, which is of another flow")
     if isinstance(given, When):
         return given._condition
     if isinstance(given, Value):
@@ -141,9 +179,39 @@ def condition_of(given: object) -> Condition:
     raise BadFlow(f"a condition compares values of steps, such as check.score >= 80; got {given!r:.80}")
 
 
+def all_of(left: Condition, right: Condition) -> AllOf:
+    """Both conditions. A chain of them is one list, so that it may be long."""
+    return AllOf((*(left.conditions if isinstance(left, AllOf) else (left,)), right))
+
+
+def any_of(left: Condition, right: Condition) -> AnyOf:
+    return AnyOf((*(left.conditions if isinstance(left, AnyOf) else (left,)), right))
+
+
+def shallow(condition: Condition) -> Condition:
+    """The condition. Raises BadFlow if it is nested too deeply to be stored."""
+    level: list[Condition] = [condition]
+    for _ in range(MAX_NESTING_DEPTH):
+        level = [inner for one in level for inner in _inner(one)]
+        if not level:
+            return condition
+    raise BadFlow(f"conditions are nested at most {MAX_NESTING_DEPTH} levels deep: compute this one in a task")
+
+
+def _inner(condition: Condition) -> Sequence[Condition]:
+    match condition:
+        case AllOf(conditions=several) | AnyOf(conditions=several):
+            return several
+        case Not(condition=one):
+            return (one,)
+    return ()
+
+
 def not_(condition: Any) -> Any:
     """The opposite of a condition, or of a value: `when=not_(check.ok)`."""
-    return When(Not(condition_of(condition)))
+    if not isinstance(condition, When | Value):
+        raise BadFlow(f"not_() takes a condition on values of steps, or such a value; got {condition!r:.80}")
+    return When(condition._planner, Not(condition_of(condition._planner, condition)))
 
 
 def in_(value: Any, values: Any) -> Any:
@@ -151,26 +219,42 @@ def in_(value: Any, values: Any) -> Any:
     planner = next((one._planner for one in (value, values) if isinstance(one, Value)), None)
     if planner is None:
         raise BadFlow("in_() compares values of steps: neither of the two is one")
-    return When(Compare("in", planner.operand(value), planner.operand(values)))
+    return When(planner, Compare("in", planner.operand(value), planner.operand(values)))
 
 
 def exists(value: Any) -> Any:
     """Whether a step has completed with a value that is not None."""
     if not isinstance(value, Value):
         raise BadFlow(f"exists() takes the value of a step, got {value!r:.80}")
-    return When(Exists(value._operand))
+    return When(value._planner, Exists(value._operand))
 
 
-def first(*values: Any) -> Any:
+def first(*values: T) -> T:
     """The first of these values whose step completed: `return first(main, fallback)`."""
-    if len(values) < 2 or not all(isinstance(value, Value) for value in values):
+    found = [value for value in values if isinstance(value, Value)]
+    if len(found) < 2 or len(found) < len(values):
         raise BadFlow("first() takes two or more values of steps")
-    planner = values[0]._planner
-    return Value(planner, FirstOf(tuple(value._operand for value in values)), f"first({', '.join(map(repr, values))})")
+    planner = found[0]._planner
+    if any(value._planner is not planner for value in found):
+        raise BadFlow("first() takes values of one flow: one of these is of another")
+    name, operand = f"first({', '.join(map(repr, found))})", FirstOf(tuple(value._operand for value in found))
+    return cast("T", Value(planner, operand, name, union_of(value._type for value in found)))
 
 
-def operand_of(planner: Planner, given: Any) -> Operand | None:
+def signal(name: str, type: Any = Any, /, **options: Any) -> Any:
+    """A value that comes from outside of the flow."""
+    raise BadFlow(f"signal({name!r}) is not there yet: it comes with durable steps")
+
+
+def operand_of(planner: Planner, given: Any, depth: int = 0) -> Operand | None:
     """The operand of an argument that is, or contains, values of steps; None if it contains none."""
+    found = _operand_of(planner, given, depth)
+    if found is not None and depth > MAX_NESTING_DEPTH:
+        raise BadFlow(f"a value of a step is passed at most {MAX_NESTING_DEPTH} levels deep in lists and dicts")
+    return found
+
+
+def _operand_of(planner: Planner, given: Any, depth: int) -> Operand | None:
     match given:
         case Value():
             if given._planner is not planner:
@@ -179,13 +263,15 @@ def operand_of(planner: Planner, given: Any) -> Operand | None:
         case When():
             raise BadFlow("a condition belongs into when=: pass the values, and compare them in the task")
         case list() | tuple():
-            found = [operand_of(planner, item) for item in given]
+            found = [operand_of(planner, item, depth + 1) for item in given]
             if not any(found):
                 return None
             return ListOf(tuple(one or planner.literal(item) for one, item in zip(found, given, strict=True)))
         case dict():
-            fields = {name: operand_of(planner, item) for name, item in given.items()}
+            fields = {name: operand_of(planner, item, depth + 1) for name, item in given.items()}
             if not any(fields.values()):
                 return None
+            if not all(isinstance(name, str) for name in fields):
+                raise BadFlow("a dict with values of steps has text as keys")
             return ObjectOf({name: one or planner.literal(given[name]) for name, one in fields.items()})
     return None

@@ -77,7 +77,7 @@ def _ended(event: JobEnded) -> None:
         level, what = logging.ERROR, "dead"
     elif outcome.partial:
         level, what = logging.INFO, "partial"
-    elif outcome.failure is not None:
+    elif outcome.failure is not None and outcome.step_end != "skipped":
         level, what = logging.WARNING, str(outcome.ending)
     else:
         level, what = logging.DEBUG, str(outcome.ending)
@@ -108,7 +108,7 @@ class _Postponed:
 
 
 def _went_well(event: JobEnded) -> None:
-    if event.outcome.failure is None:
+    if event.outcome.failure is None or event.outcome.step_end == "skipped":
         _ended(event)
 
 

@@ -294,7 +294,9 @@ def decide(
         )
 
     match ended:
-        case Done(note=Failure(type="ResultLost") as note) if job.step is not None and job.step.needed:
+        case Done(note=Failure(type="ResultLost") as note) if job.step is not None and (
+            job.step.needed or ended.finish
+        ):
             return outcome(State.DEAD, Ending.FAILED, note)
         case Done(result=result, note=note, finish=finish):
             return outcome(

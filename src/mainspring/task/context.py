@@ -22,6 +22,7 @@ from ..suggest import renamed_value
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome
+    from .flow_failure import FlowEnd
 
 # Characters of a log line, or of a note on progress.
 MAX_LINE_CHARACTERS = 4096
@@ -97,6 +98,7 @@ class Context:
         "commitment",
         "deadline",
         "failed_ratio",
+        "flow_end",
         "interrupt",
         "job",
         "timeout",
@@ -129,6 +131,8 @@ class Context:
         """The share of the task's items that may fail."""
         self.usage: Usage | None = None
         self.commitment: Commit | None = None
+        self.flow_end: FlowEnd | None = None
+        """The end of the flow that the run concludes."""
         self._reporting = reporting
         self._reports: Reports | None = None
 
@@ -187,6 +191,14 @@ class Context:
         self.commitment.set_result(result)
 
     # for the engine
+
+    def prepare(self, job: Job, arguments: tuple[list[Any], dict[str, Any]]) -> None:
+        """Sets the arguments of the run, and the job with the values that were put into its payload."""
+        self.job, self.arguments = job, arguments
+
+    def conclude(self, end: FlowEnd) -> None:
+        """The run concludes a flow, which ends so."""
+        self.flow_end = end
 
     @property
     def reports(self) -> Reports:

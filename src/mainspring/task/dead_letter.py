@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,9 +20,14 @@ from ..records.run import Failure
 from ..survived_errors import count_error
 from .task import Task
 
+if TYPE_CHECKING:
+    from .flow_failure import FlowEnd
+
 _logger = logging.getLogger("mainspring")
 # Characters of the error message in a dead letter that is too long with the whole message.
 MAX_MESSAGE_CHARACTERS = 1000
+# In place of what makes a dead letter too long.
+LEFT_OUT = "(left out: too long for a letter; see the job)"
 # In the metadata of a handler's job: the id of the dead job. No handler is called if a job with this key dies.
 METADATA_KEY = "dead_letter_of"
 
@@ -60,14 +65,19 @@ def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
     )
 
 
-def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
-    """The outcome, with a job for each handler if the job is dead. An error of a handler changes nothing else."""
+def with_dead_letter_jobs(
+    job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]], flow_end: FlowEnd | None = None
+) -> Outcome:
+    """The outcome, with a job for each handler if the job is dead. An error of a handler changes nothing else.
+
+    `flow_end` has the dead steps, if the job is a flow's.
+    """
     if outcome.state is not State.DEAD or not handlers or METADATA_KEY in job.metadata:
         return outcome
     letter, jobs = dead_letter_of(job, outcome), []
     for handler in dict.fromkeys(handlers):
         try:
-            jobs.append(_handler_job(handler, letter))
+            jobs.append(_handler_job(handler, letter, flow_end))
         except Exception as error:  # the handler's own key function raised, or its limit is smaller than any letter
             text = "job %s died, and its dead-letter handler %r could not be enqueued"
             _logger.exception(text, job.id, handler.name)
@@ -75,15 +85,15 @@ def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[An
     return replace(outcome, then=tuple(jobs))
 
 
-def _handler_job(handler: Task[Any, Any], letter: DeadLetter) -> NewJob:
+def _handler_job(handler: Task[Any, Any], letter: DeadLetter, flow_end: FlowEnd | None) -> NewJob:
     try:
-        job = handler.job(letter)
+        job = handler.job(letter if flow_end is None else flow_end.failure_of(letter))
     except BadPayload:  # too long: the stored job has the rest
         from ..mask import mask_to_cut
 
         short = Failure(letter.failure.type, mask_to_cut(letter.failure.message)[:MAX_MESSAGE_CHARACTERS])
-        left_out = "(left out: too long for a letter; see the job)"
-        job = handler.job(replace(letter, arguments=left_out, metadata={}, failure=short))
+        brief = replace(letter, arguments=LEFT_OUT, metadata={}, failure=short)
+        job = handler.job(brief if flow_end is None else flow_end.failure_of(brief, brief=True))
     return replace(job, metadata={**job.metadata, METADATA_KEY: letter.job_id})
 
 

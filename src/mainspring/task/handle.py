@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..codec import Results
-from ..errors import JobCancelled, JobDead, JobExpired, JobNotFound, JobUnfinished, ResultTimeout
+from ..codec import ResultCodec
+from ..errors import FlowFailed, JobCancelled, JobDead, JobExpired, JobNotFound, JobUnfinished, ResultTimeout
 from ..ids import JobId
 from ..records.job import Enqueued, Job
 from ..span import Span, seconds
@@ -19,7 +19,7 @@ R = TypeVar("R")
 # The wait for a result without a timeout is repeated after this time.
 MAX_WAIT_SECONDS = 3600.0
 # Of a task whose code is elsewhere.
-UNKNOWN_RESULTS = Results(None, "")
+UNKNOWN_RESULTS = ResultCodec(None, "")
 
 
 class Handle(Generic[R]):
@@ -27,7 +27,7 @@ class Handle(Generic[R]):
 
     __slots__ = ("_engine", "_results", "id", "status")
 
-    def __init__(self, engine: Engine, enqueued: Enqueued, results: Results = UNKNOWN_RESULTS) -> None:
+    def __init__(self, engine: Engine, enqueued: Enqueued, results: ResultCodec = UNKNOWN_RESULTS) -> None:
         self._engine = engine
         self._results = results
         self.id: JobId = enqueued.id
@@ -62,7 +62,7 @@ class Handle(Generic[R]):
                 value: R = self._results.decode(job.result)
                 return value
             if shown in _ENDS:
-                raise _ENDS[shown](_why(job, shown))
+                raise _error_of(job, shown)(_why(job, shown))
             if end is not None and clock.now() >= end:
                 raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
 
@@ -75,6 +75,12 @@ class Handle(Generic[R]):
 
 
 _ENDS: dict[str, type[JobUnfinished]] = {"dead": JobDead, "cancelled": JobCancelled, "expired": JobExpired}
+
+
+def _error_of(job: Job, shown: str) -> type[JobUnfinished]:
+    if shown == "dead" and job.failure is not None and job.failure.type == FlowFailed.__name__:
+        return FlowFailed
+    return _ENDS[shown]
 
 
 def _why(job: Job, shown: str) -> str:

@@ -15,7 +15,7 @@ from ..bounds import MAX_METADATA_BYTES, MAX_NAME_CHARACTERS, MAX_SPAN_SECONDS, 
 from ..clock import is_instant
 from ..codec import encode
 from ..config import read_size
-from ..errors import BadInput, UnknownTask
+from ..errors import BadFlow, BadInput, UnknownTask
 from ..records.circuit import Breaker
 from ..records.job import MAX_PRIORITY, MIN_PRIORITY, OnConflict, State, is_internal
 from ..retry import Backoff
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Executor = Literal["async", "thread", "process"]
 
+On = Literal["success", "failure", "end"]  # as in records.flow, which is imported for flows only
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
 
 
@@ -83,6 +84,23 @@ class TaskOptions(CommonOptions, ConflictOptions, total=False):
     expires: Span
 
 
+class FlowOptions(CommonOptions, ConflictOptions, total=False):
+    """The options of @app.flow."""
+
+    fail_fast: bool
+    """Cancels what is left as soon as a step is dead."""
+    backoff: Backoff | Callable[[int], Span]
+    retry_on: Errors
+    no_retry_on: Errors
+    concurrency: int
+    breaker: Breaker
+    on_failure: Task[[Any], Any]
+    retention: Retention | Mapping[str, Retention]
+    unique_key: KeySpec
+    idempotency_key: KeySpec
+    expires: Span
+
+
 class JobOptions(CommonOptions, ConflictOptions, total=False):
     """The options of one call: task.using(delay=60, priority=5)."""
 
@@ -93,6 +111,27 @@ class JobOptions(CommonOptions, ConflictOptions, total=False):
     run_at: datetime
     expires: Span | datetime | None
     within: Any
+
+
+class StepOnlyOptions(TypedDict, total=False):
+    """The options of one call that act only in a flow: task.using(when=check.ok).step()."""
+
+    step: str
+    """The step's name, in place of its task's."""
+    after: Any
+    """Values of steps, one or several, that have to end before."""
+    when: Any
+    """A condition on values of steps; the step is skipped if it does not hold."""
+    on: On
+    optional: bool
+    """The flow goes on without the step if it is dead or cancelled."""
+    failed_ratio: float
+    """The share of a map's items that may be dead."""
+    at_once: int
+
+
+class UsingOptions(JobOptions, StepOnlyOptions, total=False):
+    """The options of task.using()."""
 
 
 class CheckedOptions(Struct, frozen=True, kw_only=True):
@@ -127,6 +166,7 @@ class CheckedOptions(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
     within: Any = None
+    fail_fast: bool = False
 
 
 # Options that a job stores as its task and its call have them.
@@ -160,6 +200,8 @@ def checked_options(given: Mapping[str, Any], of: str) -> dict[str, Any]:
         if check is not None and value is not None:
             try:
                 values[name] = check(value)
+            except BadFlow:
+                raise
             except (BadInput, TypeError) as bad:
                 raise BadInput(f"option {name} of {of}: {bad}") from None
     return values
@@ -239,6 +281,22 @@ def check_portable(given: Mapping[str, Any], task: str) -> None:
         raise BadInput(
             f"option backoff of task {task!r}: only a Backoff travels with a job; a function stays on the task"
         )
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput(f"is True or False, got {value!r:.80}")
+    return value
+
+
+def _at_once(value: Any) -> Any:
+    raise BadFlow("at_once is not there yet: it comes with limits")
+
+
+def _on(value: Any) -> Any:
+    if not isinstance(value, str) or value not in ("success", "failure", "end"):
+        raise BadInput(f"is one of success, failure, end; got {value!r:.80}")
+    return value
 
 
 def _errors(value: Any) -> tuple[type[BaseException], ...]:
@@ -343,4 +401,10 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "expires": _expires,
     "tags": _tags,
     "metadata": _metadata,
+    "fail_fast": _flag,
+    "step": lambda value: check_name(value, "step name"),
+    "after": lambda value: tuple(value) if isinstance(value, list | tuple) else (value,),
+    "on": _on,
+    "optional": _flag,
+    "at_once": _at_once,
 }

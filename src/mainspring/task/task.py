@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..codec import Arguments, Results, is_async
+from ..codec import Arguments, ResultCodec, is_async
 from ..errors import BadInput, BadTask
 from ..ids import new_id
 from ..records.job import NewJob
@@ -22,7 +22,8 @@ from .dedup_key import resolve_key
 from .options import (
     CheckedOptions,
     Executor,
-    JobOptions,
+    StepOnlyOptions,
+    UsingOptions,
     check_name,
     check_one_key,
     check_portable,
@@ -33,10 +34,15 @@ from .options import (
 if TYPE_CHECKING:
     from ..app import Mainspring
     from ..records.outcome import Policy
+    from ..records.plan import StepOptions
     from ..sync import SyncTask
     from .handle import Handle
+    from .results import MapValue
+    from .step_options import CheckedStepOptions
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+A = TypeVar("A")
 R = TypeVar("R")
 
 
@@ -51,6 +57,7 @@ class Task(Generic[P, R]):
         options: CheckedOptions,
         middleware: Sequence[Middleware] = (),
         stub: bool = False,
+        is_flow: bool = False,
     ) -> None:
         self.app = app
         self.name = check_name(name, "task name")
@@ -59,11 +66,23 @@ class Task(Generic[P, R]):
         self.middleware = tuple(middleware)
         self.stub = stub
         """True: only the name and signature are known; the code is in another process."""
-        self.executor: Executor = _executor(fn, options, name)
+        self.is_flow = is_flow
+        """True: the function plans a flow, and its steps are the work."""
+        self.step_options: CheckedStepOptions | None = None
+        """What using() has of the options that act only in a flow; None: nothing."""
+        self.executor: Executor = _executor(fn, options, name, is_flow)
         # The options of the calls: see stored_options().
         self.job_options = options if stub else CheckedOptions()
-        self.arguments = Arguments(fn, name, Context)
-        self.results = Results(fn, name)
+        from .results import Results
+
+        self.arguments = Arguments(fn, name, Context, Results)
+        if is_flow and self.arguments.context is not None:
+            raise BadTask(f"flow {name!r} has no Context: its function only makes steps; use the Context in a task")
+        if self.arguments.item_types and is_flow:
+            raise BadTask(f"flow {name!r} cannot read results of a map: take list[…], or read them in a task")
+        if self.arguments.item_types and self.executor == "process":
+            raise BadTask(f"task {name!r} reads results of a map, which executor='process' cannot: take list[…] there")
+        self.results = ResultCodec(fn, name)
         self.__doc__ = fn.__doc__
 
     @cached_property
@@ -74,6 +93,7 @@ class Task(Generic[P, R]):
     @cached_property
     def _plain(self) -> NewJob | None:
         """The template, None if keys or times depend on the call."""
+        self.refuse_step_options("this makes a job of its own")
         options = self.options
         keys = options.unique_key is not None or options.idempotency_key is not None
         return None if options.delay or options.run_at or options.expires or keys else self._template
@@ -84,21 +104,26 @@ class Task(Generic[P, R]):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
-    def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
-        """The same task with these options for the jobs made with it."""
+    def using(self, **options: Unpack[UsingOptions]) -> Task[P, R]:
+        """The same task with these options for the jobs, or the step, made with it."""
         for name in options:
-            if name not in JobOptions.__annotations__:
-                raise unexpected_keyword("using", name, JobOptions.__annotations__)
+            if name not in UsingOptions.__annotations__:
+                raise unexpected_keyword("using", name, UsingOptions.__annotations__)
         given = checked_options(options, f"task {self.name!r}")
+        for_steps = {name: given.pop(name) for name in StepOnlyOptions.__annotations__ if name in given}
         check_portable(given, self.name)
         if given.get("within") is not None:
             self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
-        changed.__dict__.pop("_template", None)
-        changed.__dict__.pop("_plain", None)
+        for name in ("_template", "_plain", "_planned_options"):
+            changed.__dict__.pop(name, None)
         changed.options = check_one_key(replace(self.options, **given), self.name)
         changed.job_options = replace(self.job_options, **given)
+        if for_steps:
+            from .step_options import CheckedStepOptions
+
+            changed.step_options = replace(self.step_options or CheckedStepOptions(), **for_steps)
         return cast("Task[P, R]", changed)
 
     def with_function(self, fn: Callable[..., Any]) -> Task[P, R]:
@@ -120,6 +145,44 @@ class Task(Generic[P, R]):
         """Stores the call as a job. The job is durable when this returns."""
         (handle,) = await self.app.insert([self.job(*args, **kwargs)], self.options.within)
         return handle
+
+    # in a flow
+
+    def step(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Adds the call as a step to the flow that is being planned, and returns its value, which is not known yet."""
+        from ..flow.steps import add_step
+
+        return cast("R", add_step(self, args, kwargs))
+
+    def map(
+        self: Task[Concatenate[A, Q], R], items: Iterable[A] | AsyncIterable[A], /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> MapValue[R]:
+        """Adds a step with a job for each item, which is the first argument; its value is the list of their results."""
+        from ..flow.steps import add_map
+
+        return cast("MapValue[R]", add_map(self, items, args, kwargs))
+
+    def planned_options(self) -> StepOptions:
+        """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
+        return self._planned_options
+
+    @cached_property
+    def _planned_options(self) -> StepOptions:
+        from .step_options import planned_options
+
+        fingerprint = None if self.stub else self.arguments.fingerprint
+        return planned_options(self.options, self.job_options, fingerprint)
+
+    def refuse_step_options(self, why: str) -> None:
+        """Raises BadInput if using() was given options that act only in a flow."""
+        if (given := self.step_options) is not None:
+            from .step_options import given_options
+
+            names = ", ".join(given_options(given))
+            raise BadInput(
+                f"task {self.name!r}: options of steps ({names}) act only in a flow, and {why}: "
+                "call .step() or .map() in a function with @app.flow"
+            )
 
     @property
     def sync(self) -> SyncTask[P, R]:
@@ -187,8 +250,10 @@ def new_job(
     )
 
 
-def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str) -> Executor:
+def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str, is_flow: bool) -> Executor:
     """Where the function runs. Raises BadTask if the options do not fit the function or each other."""
+    if is_flow:
+        _check_flow_function(fn, name)
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadTask(f"task {name!r} is a generator, and a call of it would run none of its code: do not use `yield`")
     own: Executor = "async" if is_async(fn) else "thread"
@@ -207,6 +272,14 @@ def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str) -> Exe
             "define it at the top of a module"
         )
     return chosen
+
+
+def _check_flow_function(fn: Callable[..., Any], name: str) -> None:
+    if is_async(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise BadTask(
+            f"flow {name!r} is no plain function: write `def` without `async` and `yield`. It only plans: "
+            "it makes steps, and the tasks of these do the work"
+        )
 
 
 def _is_importable(fn: Callable[..., Any]) -> bool:

@@ -17,7 +17,7 @@ from ..records.outcome import Released
 from ..store import Store
 from ..task.context import Context
 from ..task.task import Task
-from ..worker.slots import Run, RunKey
+from ..worker.run import Run, RunKey
 from ..worker.watchdog import unwrapped
 from ..worker.worker import Loop, Worker
 from .clock import VirtualClock

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
 from ..clock import StoreClock
 from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
@@ -31,9 +31,12 @@ from .expectation import Expectation, describe
 
 if TYPE_CHECKING:
     from ..app import Mainspring
+    from ..insight.flow_view import StepState
+    from ..records.plan import Plan
 
 Mode = Literal["manual", "inline"]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # Runs of one drain() after which a task probably enqueues itself for ever.
 MAX_RUNS = 1000
@@ -162,6 +165,36 @@ class Harness:
     def _records(self, which: Filter) -> list[Job]:
         _at_once(self._store.open())  # the code under test may have closed the app
         return _at_once(self._store.jobs(which, now=self.clock.now(), limit=_ALL_ROWS))
+
+    # flows
+
+    def plan(self, flow: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Plan:
+        """The plan of the flow for these arguments. Nothing is stored."""
+        from ..flow.function import plan_of
+
+        payload = flow.arguments.encode(args, kwargs, self._engine.settings.payload_limit)
+        return plan_of(flow, *flow.arguments.decode(payload))
+
+    async def steps(self, run: Handle[Any] | JobId) -> dict[str, StepState]:
+        """The state of each step of a flow: {"charge": "completed", "ship": "waiting"}."""
+        return {step.name: step.state for step in await self._engine.flows.steps(_id(run))}
+
+    def assert_step(self, run: Handle[Any] | JobId, step: str, /, *args: Any, **kwargs: Any) -> Job:
+        """Returns the job of this step of a flow. Raises AssertionError if it has none with these arguments."""
+        found = self._matching_step(_id(run), step, args, kwargs)
+        if isinstance(found, str):
+            raise AssertionError(found)
+        return found
+
+    def _matching_step(self, id: JobId, step: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job | str:
+        view = _at_once(self._engine.flows.get(id)).step(step)
+        if view.job_id is None:
+            return f"step {step!r} has no job: it is {view.state}"
+        (job,) = self._these([view.job_id])
+        wanted = Expectation(self._app, self._app.tasks.get(job.task, job.task), args, kwargs, None, None)
+        if wanted.matches(job, timedelta(0)):
+            return job
+        return f"step {step!r} is no job {wanted}; it is {describe(job, timedelta(0))}"
 
     # schedules
 
@@ -343,6 +376,10 @@ class Harness:
                 why = f"job {job.id} ({job.task}) is {job.shown(self.clock.now())}"
                 text = f"{why}: {job.failure.type}: {job.failure.message}\n\n{job.failure.stack}".rstrip()
                 raise _ENDS.get(job.state, JobUnfinished)(text)
+
+
+def _id(run: Handle[Any] | JobId) -> JobId:
+    return run.id if isinstance(run, Handle) else run
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -10,7 +10,7 @@ from ..clock import Clock
 from ..task.task import Task
 
 if TYPE_CHECKING:
-    from .slots import Run
+    from .run import Run
 
 # A worker claims as many jobs ahead as its children have ended in this time: they begin about that much later.
 AHEAD_SECONDS = 0.05

@@ -75,10 +75,11 @@ class ClaimTrigger(Alarm):
             return
         if self._children_only and self._slots.child_room == 0:
             return
-        half = self._slots.free * 2 >= self._slots.size
+        capacity = self._slots.capacity
+        half = self._slots.free * 2 >= capacity
         if self._gathering and not half:
             return
-        if half and self._free_slots() * 2 >= self._slots.size:
+        if half and self._free_slots() * 2 >= capacity:
             self.ring()
         elif not self._gathering:
             self._gathering = True
@@ -175,4 +176,8 @@ def served_tasks(engine: Engine, queues: Sequence[str] | Mapping[str, int | None
     checked_queues(queues)
     if queues is None or WEBHOOKS in queues:
         tasks[WEBHOOK] = engine.delivery_task()
+    if engine.has_flows:
+        from .flow_tasks import flow_tasks
+
+        tasks.update(flow_tasks(engine))
     return tasks

@@ -21,7 +21,7 @@ from ..store.retry import StoreRetry
 from ..survived_errors import SurvivedErrors
 from .batch_size import BATCH_BYTES
 from .reports import ReportSender
-from .slots import Run, RunKey
+from .run import Run, RunKey
 
 _logger = logging.getLogger("mainspring")
 _lost_outcomes = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
@@ -94,12 +94,16 @@ class Completer:
     async def run(self, store: Store, retry: StoreRetry) -> None:
         while True:
             await self._gathered.wait(None)
-            await retry("finishing", lambda: self.flush(store))
-            if self._clock.real and self._in_children() and len(self._outcomes) < ENOUGH_OUTCOMES:
+            await retry("finishing", lambda: self.flush(store, gathers=True))
+            if self._may_gather():
                 await self._enough.wait(GATHER_SECONDS)
 
-    async def flush(self, store: Store) -> None:
-        """Stores the collected outcomes, including those added meanwhile."""
+    def _may_gather(self) -> bool:
+        """Whether further outcomes should gather before the next batch."""
+        return self._clock.real and len(self._outcomes) < ENOUGH_OUTCOMES and self._in_children() > 0
+
+    async def flush(self, store: Store, *, gathers: bool = False) -> None:
+        """Stores the collected outcomes, including those added meanwhile, unless these should gather."""
         async with self._flushing:
             while self._outcomes:
                 batch = self._next_batch()
@@ -120,6 +124,8 @@ class Completer:
                 self._on_stored()
                 batch = []
                 self._collect_garbage(size)
+                if gathers and self._may_gather():
+                    break
 
     def _collect_garbage(self, finished_bytes: int) -> None:
         self._finished_bytes += finished_bytes

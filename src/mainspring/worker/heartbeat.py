@@ -20,8 +20,8 @@ from ..store import Store
 from ..store.retry import store_trouble
 from ..survived_errors import SurvivedErrors
 from .claims import ClaimLimits, with_limit
+from .run import RunKey
 from .runner import Runner
-from .slots import RunKey
 
 _last_beat_errors = SurvivedErrors("beat", "the worker has left, and counts as alive until its lease ends")
 # Share of the lease after which a worker whose beats fail gives up its runs.

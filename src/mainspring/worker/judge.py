@@ -6,12 +6,16 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from ..errors import MainspringError
 from ..records.job import Job, State
 from ..records.outcome import Outcome, Policy, RunEnd, clean, decide, failure_of
-from ..records.run import Ending, Execution, Failure, RunNotes
+from ..records.run import Ending, Execution, Failure
 from ..store import Store
 from ..survived_errors import count_error
+from ..task.context import Context
+from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD
@@ -31,7 +35,7 @@ class Judge:
     def __init__(
         self,
         policy: Callable[[Job], Policy],
-        after_death: Callable[[Job, Outcome], Outcome],
+        after_death: Callable[[Job, Outcome, FlowEnd | None], Outcome],
         with_deliveries: Callable[[Job, Outcome], Outcome],
     ) -> None:
         """`after_death` adds the consequences of a job's death to an outcome, `with_deliveries` webhook deliveries."""
@@ -40,20 +44,37 @@ class Judge:
         self._with_deliveries = with_deliveries
 
     def outcome(
-        self, job: Job, ended: RunEnd, now: datetime, account: Callable[[], RunNotes | None] | None = None
+        self,
+        job: Job,
+        ended: RunEnd,
+        now: datetime,
+        ctx: Context | None = None,
     ) -> Outcome:
-        """The outcome of the run with everything that follows from it; dead if it cannot be decided."""
+        """The outcome of the run with everything that follows from it; dead if it cannot be decided.
+
+        `ctx` is the run's context, None if it did not begin.
+        """
+        flow_end = None if ctx is None else ctx.flow_end
         try:
-            notes = None if account is None else account()
+            notes = None if ctx is None else ctx.account()
             outcome = decide(job, ended, now=now, policy=self._policy(job), account=notes)
         except BaseException as error:  # of any kind: code of the task's exceptions and policy runs there
             outcome = _undecidable(job, ended, error, now)
-        return self.complete(job, outcome)
+        if flow_end is not None and outcome.state.final:
+            # What is measured is the flow, not the run that concludes it.
+            began = flow_end.began_at
+            outcome = replace(outcome, concludes=flow_end.revision, started_at=began, due_at=began)
+        return self.complete(job, outcome, flow_end)
 
-    def complete(self, job: Job, outcome: Outcome) -> Outcome:
+    def complete(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None = None) -> Outcome:
         """The outcome with everything that follows from it; additions that raise are left out."""
         if outcome.state is _DEAD:
-            outcome = _add_or_log(self._after_death, job, outcome, "what follows from its death")
+            outcome = _add_or_log(
+                lambda job, outcome: self._after_death(job, outcome, flow_end),
+                job,
+                outcome,
+                "what follows from its death",
+            )
         return _add_or_log(self._with_deliveries, job, outcome, "its webhook deliveries")
 
     async def limit_releases(self, store: Store, job: Job, outcome: Outcome) -> Outcome:

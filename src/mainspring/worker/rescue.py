@@ -18,7 +18,7 @@ from ..store import Store
 from ..store.retry import StoreRetry
 from .batch_size import BatchSize
 from .completer import emit_ended
-from .slots import RunKey
+from .run import RunKey
 from .watchdog import Watchdog
 
 # Jobs per sweep.

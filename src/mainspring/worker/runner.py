@@ -16,7 +16,7 @@ from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
 from ..codec import decode_or_text, encode_result, is_async
 from ..config import Settings
-from ..errors import ItemsFailed
+from ..errors import BadFlow, ItemsFailed, StoreError, StoreUnavailable
 from ..executor.threads import Threads
 from ..failpoint import failpoint
 from ..middleware import Middleware, Next, onion
@@ -26,9 +26,11 @@ from ..records.job import Job
 from ..records.outcome import (
     Directive,
     Done,
+    Finish,
     Policy,
     ProcessDied,
     ProcessExited,
+    Released,
     RemoteFailure,
     RunEnd,
     UnreadableAbroad,
@@ -40,6 +42,7 @@ from ..task.context import Context, running
 from ..task.options import CheckedOptions
 from ..task.task import Task
 from .child_slots import ChildSlots
+from .flow_runs import FlowRuns, StepNotCompleted, plan
 from .report_buffer import ReportBuffer
 
 _DONE = Done()
@@ -73,6 +76,7 @@ class _Prepared(NamedTuple):
     timeout: float | None
     failed_ratio: float
     policy: Policy
+    is_flow: bool
 
 
 class Runner:
@@ -91,6 +95,7 @@ class Runner:
         max_crashes: int = 3,
         skew: float = 0.0,
         children: int = 0,
+        flows: FlowRuns,
     ) -> None:
         """`children`: how many child processes run process tasks in turn; 0: as many as there are runs. `skew`: how
         long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
@@ -104,6 +109,7 @@ class Runner:
         self._pacer = Pacer(clock)
         self._result_limit = result_limit
         self._tasks = tasks
+        self._flows = flows
         # A child process handles its soft timeout itself.
         soft = {
             name: task.options.soft_timeout
@@ -119,7 +125,8 @@ class Runner:
                 onion([*task.middleware, *around], self._innermost(task)),
                 task.timeout(timeout),
                 task.options.failed_ratio,
-                task.policy(policy),
+                _flow_policy(task.policy(policy)) if task.is_flow else task.policy(policy),
+                task.is_flow,
             )
             for name, task in tasks.items()
         }
@@ -132,6 +139,7 @@ class Runner:
         clock: Clock,
         reports: ReportBuffer,
         settings: Settings,
+        flows: FlowRuns,
     ) -> Runner:
         return cls(
             tasks,
@@ -144,6 +152,7 @@ class Runner:
             max_crashes=settings.max_crashes,
             skew=settings.skew,
             children=settings.children,
+            flows=flows,
         )
 
     def context(self, job: Job, watch: Callable[[Context], object], began_at: datetime | None = None) -> Context:
@@ -166,7 +175,17 @@ class Runner:
         prepared = self._prepared[job.task]
         running.set(ctx)
         try:
-            ctx.arguments = prepared.decode(job.payload)
+            if job.refs or prepared.is_flow:
+                if (ended := await self._flows.prepare(ctx, self._tasks[job.task])) is not None:
+                    return ended
+            else:
+                ctx.arguments = prepared.decode(job.payload)
+        except asyncio.CancelledError:
+            raise
+        except StoreUnavailable:  # only a worker that drains does not wait until the store answers
+            return Released()
+        except (StepNotCompleted, StoreError) as error:
+            return error
         except BaseException as error:  # of any kind: validators of the arguments' classes run there
             return self._undecodable(job.task, bad_payload(job.task, error))
         failpoint("run.started")
@@ -178,6 +197,8 @@ class Runner:
             return ProcessDied(str(exited), self._max_crashes)
         except UnreadableAbroad as abroad:
             return self._undecodable(job.task, abroad.failure, abroad.version)
+        except Finish as finish:
+            value = finish
         except BaseException as error:
             return error
         finally:
@@ -196,6 +217,8 @@ class Runner:
 
     def end_of(self, ctx: Context, value: Any) -> Done | Directive | ItemsFailed:
         """The end of a run whose task returned `value`."""
+        if isinstance(value, Finish):
+            return Done(*encode_result(value.value, self._result_limit), finish=True)
         if isinstance(value, Directive):
             return value
         items, verdict = ctx.counted, ctx.verdict
@@ -216,12 +239,15 @@ class Runner:
         return replace(policy, max_retries=retries, backoff=job.backoff or policy.backoff)
 
     def close(self) -> None:
+        self._flows.reads.close()
         self.threads.close()
         if self._process_pool is not None:
             self._process_pool.close()
 
     def _innermost(self, task: Task[Any, Any]) -> Next:
         fn, context = task.fn, task.arguments.context
+        if task.is_flow:
+            return lambda ctx: self.threads.call(partial(plan, task, ctx), ctx)
         if task.executor == "process":
             from ..executor.pool import ProcessPool, import_path_of
 
@@ -276,6 +302,11 @@ class Runner:
             case _:
                 # Middleware sees the value; the child has already noted what of it could not be kept.
                 return decode_or_text(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
+
+
+def _flow_policy(policy: Policy) -> Policy:
+    """The retry rules of a flow: an invalid plan would be invalid again."""
+    return replace(policy, no_retry_on=(*policy.no_retry_on, BadFlow))
 
 
 def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:

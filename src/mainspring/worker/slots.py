@@ -5,106 +5,32 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import Context as ContextVars
 from contextvars import copy_context
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from ..clock import Alarm, Clock, Timer
 from ..errors import JobTimeout
-from ..ids import JobId, Lease
 from ..records.job import Job
-from ..records.outcome import Done, Outcome, Released, RunEnd, Stopped
+from ..records.outcome import Done, Released, RunEnd, Stopped
 from ..records.worker import BeatReply
 from ..task.context import Context
-from .batch_size import bytes_of
+from . import claim_ahead
 from .child_slots import MAX_WAIT_SECONDS
+from .claim_ahead import ClaimAhead
 from .own_context import run_on
+from .run import Run, RunKey
 from .runner import Runner
 
-RunKey = tuple[JobId, Lease]
 # How long a run may continue after it was interrupted before its slot counts as leaked.
 INTERRUPT_GRACE_SECONDS = 5.0
 # How long runs are started one after the other before other work of the event loop has its turn.
 START_SECONDS = 0.01
 # How long runs may take to end after a drain has cancelled them.
 DRAIN_GRACE_SECONDS = 3.0
-
-
-class Run:
-    """One job in a slot."""
-
-    __slots__ = (
-        "began_at",
-        "coroutine",
-        "ctx",
-        "end_reason",
-        "has_child",
-        "job",
-        "key",
-        "lost",
-        "settled",
-        "size",
-        "task",
-    )
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.key: RunKey = (job.id, job.lease or "")
-        self.ctx: Context | None = None
-        self.task: asyncio.Task[None] | None = None
-        """The task that runs it; like the context and the coroutine None before it begins and after it has ended."""
-        self.coroutine: Coroutine[Any, Any, RunEnd] | None = None
-        self.end_reason: Released | Stopped | None = None
-        """Why the worker ended the run; None if it did not."""
-        self.has_child = False
-        """Whether one of the worker's child processes is for this run."""
-        self.began_at: datetime | None = None
-        """When it got a child process; None if it did not wait for one."""
-        self.lost = False
-        """The lease is gone: the outcome of the run is discarded."""
-        self.settled = False
-        """Whether its slot is free, or leaked, and its end was passed on."""
-        self.size = 0
-        """Bytes of the job and its outcome, set when the run has ended."""
-
-    def give_child(self, began_at: datetime | None = None) -> None:
-        self.has_child, self.began_at = True, began_at
-
-    def take_child(self) -> None:
-        self.has_child = False
-
-    def begin(self, ctx: Context, task: asyncio.Task[None], coroutine: Coroutine[Any, Any, RunEnd]) -> None:
-        self.ctx, self.task, self.coroutine = ctx, task, coroutine
-
-    def returned(self) -> None:
-        self.task = self.coroutine = None
-
-    def settle(self) -> Context | None:
-        """Marks it as settled, and returns its context, which nothing needs while the outcome is stored."""
-        ctx, self.ctx, self.settled = self.ctx, None, True
-        return ctx
-
-    def measure(self, outcome: Outcome) -> int:
-        """Sets its size, and returns it."""
-        self.size = bytes_of(self.job) + len(outcome.result or "")
-        return self.size
-
-    def end(self, reason: Released | Stopped) -> None:
-        """Interrupts the run, or keeps it from beginning. Only the first reason is recorded."""
-        if self.end_reason is None:
-            self.end_reason = reason
-            if self.ctx is not None:
-                self.ctx.stop()
-            if self.task is not None:
-                self.task.cancel()
-
-    def lose(self) -> None:
-        self.lost = True
-        self.end(Released())
 
 
 class Slots:
@@ -136,6 +62,14 @@ class Slots:
         self._ready: deque[Run] = deque()
         self._starter: asyncio.Task[None] | None = None
         """The task that begins the runs that are ready."""
+        self._suspended = 0
+        """Number of runs that wait for anything but a slot or a child process."""
+        self._ahead = ClaimAhead(clock)
+        self._slot_timer: Timer | None = None
+        self._waits_for_slot: Run | None = None
+        """The run that was the last in `_ready` when that timer was set."""
+        self._was_full = False
+        """Whether runs have waited for a slot since the last one began."""
         self._overlaps = False
         self._has_freed = False
         """Whether slots became free since `on_freed` was called."""
@@ -162,6 +96,7 @@ class Slots:
 
     def resize(self, size: int) -> None:
         self.size = size
+        self._begin_ready()
 
     def overlap_with_store(self) -> None:
         """Lets the loop send the next claim and finish when half of a claim's runs have started, so that the store
@@ -174,8 +109,27 @@ class Slots:
         return len(self._leaks)
 
     @property
+    def capacity(self) -> int:
+        """The slots, and how many jobs to claim ahead of them."""
+        return self.size + self._ahead.jobs(self.size)
+
+    @property
     def free(self) -> int:
-        return self.size - len(self._runs) - len(self._leaks)
+        """How many more jobs to claim."""
+        return self.capacity - len(self._runs) - len(self._leaks)
+
+    @property
+    def taken(self) -> int:
+        """Number of runs without those that were claimed ahead."""
+        return len(self._runs) - min(len(self._ready), self._excess)
+
+    @property
+    def _excess(self) -> int:
+        return max(0, len(self._runs) + len(self._leaks) - self.size)
+
+    @property
+    def _has_slot(self) -> bool:
+        return self._suspended + len(self._leaks) < self.size
 
     @property
     def child_room(self) -> int:
@@ -196,7 +150,17 @@ class Slots:
     def _make_ready(self, run: Run) -> None:
         self._ready.append(run)
         if self._starter is None:
-            self._start_soon()
+            self._begin_ready()
+
+    def _begin_ready(self) -> None:
+        """Lets the runs begin that are ready, if there is a slot; releases them if none becomes free."""
+        if self._ready and self._starter is None:
+            if self._has_slot:
+                self._start_soon()
+            else:
+                self._was_full = True
+        if self._slot_timer is None and len(self._runs) > self.size and self._ready:
+            self._watch_ready()
 
     def _start_soon(self) -> None:
         # Not asyncio.create_task(): it looks up the loop each time, a system call on some releases of Python.
@@ -213,14 +177,15 @@ class Slots:
         assert self._loop is not None
         task = asyncio.current_task(self._loop)
         assert task is not None
-        until, half = self._clock.monotonic() + START_SECONDS, self.size // 2 if self._overlaps else -1
+        since, half = self._clock.monotonic(), self.capacity // 2 if self._overlaps else -1
+        at_once, began_at, self._was_full = 0, self._clock.now() if self._was_full else None, False
         ended: RunEnd
-        while self._ready:
+        while self._ready and self._has_slot:
             run = self._ready.popleft()
             if run.end_reason is not None:
                 self._settle(run, run.end_reason)
                 continue
-            ctx = self._runner.context(run.job, self._watch, run.began_at)
+            ctx = self._runner.context(run.job, self._watch, run.began_at or began_at)
             coroutine, variables = self._runner.run(ctx), copy_context()
             run.begin(ctx, task, coroutine)
             try:
@@ -230,6 +195,9 @@ class Slots:
             except BaseException as error:  # a cancellation; else a bug in the engine: the run is settled all the same
                 ended = error
             else:
+                run.suspend()
+                self._suspended += 1
+                self._ahead.note_wait()
                 self._go_on()
                 try:
                     ended = await run_on(coroutine, variables, waits_for)
@@ -240,7 +208,7 @@ class Slots:
                 # The task of a run in a child process has run no code of the user's: it may begin the next run.
                 resumes = run.has_child and self._starter is None and not task.cancelling()
                 if resumes:
-                    self._starter, until = task, self._clock.monotonic() + START_SECONDS
+                    self._starter, since, at_once = task, self._clock.monotonic(), 0
                 self._end(run, task, ended)
                 if resumes:
                     continue
@@ -248,16 +216,17 @@ class Slots:
                 return
             cancelled = task.cancelling() > 0
             self._end(run, task, asyncio.CancelledError() if cancelled else ended)
-            if cancelled or len(self._runs) == half or self._clock.monotonic() > until:
+            at_once += 1
+            if cancelled or len(self._runs) == half or self._clock.monotonic() - since > START_SECONDS:
                 break  # to begin the others in a task that is not cancelled, or after other work of the loop
+        if at_once:
+            self._ahead.note_ended(at_once, self._clock.monotonic() - since)
         self._go_on()
 
     def _go_on(self) -> None:
         """Passes on that slots are free, and begins the other runs in another task."""
-        self._freed()
         self._starter = None
-        if self._ready:
-            self._start_soon()
+        self._freed()
 
     def _starter_done(self, task: asyncio.Task[None]) -> None:
         if self._starter is task:  # other code, or the end of the loop, has cancelled it before it began
@@ -270,7 +239,8 @@ class Slots:
         """Releases the runs that have not begun."""
         while self._ready:
             run = self._ready.popleft()
-            self.settle(run, run.end_reason or Released())
+            self._settle(run, run.end_reason or Released())
+        self._freed()
 
     def _end(self, run: Run, task: asyncio.Task[None], ended: RunEnd) -> None:
         run.returned()
@@ -296,6 +266,8 @@ class Slots:
         if run.settled:
             return
         ctx, self._has_freed = run.settle(), True
+        if run.suspended:
+            self._suspended -= 1
         del self._runs[run.key]
         if self._counts:
             self.per_task[run.job.task] -= 1
@@ -311,11 +283,11 @@ class Slots:
             self._make_ready(following)
 
     def _freed(self) -> None:
-        if not self._has_freed:
-            return
-        self._has_freed = False
-        self._on_freed()
-        self._changed.ring()
+        if self._has_freed:
+            self._has_freed = False
+            self._on_freed()
+            self._changed.ring()
+        self._begin_ready()
 
     async def wait_idle(self, timeout: Callable[[], float] | None = None) -> None:
         """Returns when nothing runs, or `timeout()` seconds after the call; wake() makes it call `timeout` again."""
@@ -336,6 +308,8 @@ class Slots:
     async def drain(self, grace: Callable[[], float]) -> None:
         """Waits `grace()` seconds for runs to end, then releases them. Nothing runs when it returns."""
         self._release_waiting()
+        if not self._has_slot:
+            self._release_ahead()
         await self.wait_idle(grace)
         for run in self:
             run.end(Released())
@@ -351,7 +325,29 @@ class Slots:
             run.lose()
         self._settle_waiting()
 
-    # runs that wait for a child process
+    # runs that wait for a slot, or for a child process
+
+    def _watch_ready(self) -> None:
+        self._waits_for_slot = self._ready[-1]
+        # In an empty context, since the timer belongs to no run: a test clock uses the context to find the run.
+        self._slot_timer = ContextVars().run(
+            self._clock.call_later, claim_ahead.MAX_WAIT_SECONDS, self._release_waiting_for_slot
+        )
+
+    def _release_waiting_for_slot(self) -> None:
+        """Releases what was claimed ahead if a run has waited for a slot since the timer was set."""
+        self._slot_timer = None
+        if (run := self._waits_for_slot) is not None and run.ctx is None and not run.settled:
+            self._release_ahead()
+        self._waits_for_slot = None
+        self._begin_ready()
+
+    def _release_ahead(self) -> None:
+        """Releases the runs beyond the slots that have not begun."""
+        self._ahead.note_wait()
+        for run in list(islice(reversed(self._ready), self._excess)):
+            run.end(Released())
+        self._settle_waiting()
 
     def _release_later(self, seconds: float) -> None:
         # In an empty context, since the timer belongs to no run: a test clock uses the context to find the run.
@@ -370,8 +366,12 @@ class Slots:
         self._settle_waiting()
 
     def _settle_waiting(self) -> None:
-        """Settles the runs that were ended while they waited for a child."""
-        if ended := self._children.remove_ended():
+        """Settles the runs that were ended while they waited for a slot or for a child."""
+        ended = self._children.remove_ended()
+        if any(run.end_reason is not None for run in self._ready):
+            ended += [run for run in self._ready if run.end_reason is not None]
+            self._ready = deque(run for run in self._ready if run.end_reason is None)
+        if ended:
             for run in ended:
                 self._settle(run, run.end_reason or Released())
             self._freed()
@@ -379,8 +379,9 @@ class Slots:
     def close(self) -> None:
         """Closes abandoned coroutines: an event loop waits for all of its tasks before it closes."""
         self._release_waiting()
-        if self._release_timer is not None:
-            self._release_timer.cancel()
+        for timer in (self._release_timer, self._slot_timer):
+            if timer is not None:
+                timer.cancel()
         self._release_ready()
         for task in list(self._abandoned):
             with suppress(RuntimeError):  # it ignores even GeneratorExit
@@ -408,6 +409,7 @@ class Slots:
 
     def _thread_returned(self, ctx: Context) -> None:
         self._leaks.discard((ctx.job.id, ctx.lease))
+        self._begin_ready()
 
     def apply_beat(self, beat: BeatReply, sent: set[RunKey]) -> None:
         """Ends runs that are cancelled, and runs in `sent` whose lease is another worker's now."""

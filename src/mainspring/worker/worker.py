@@ -32,14 +32,16 @@ from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
+from .flow_runs import FlowRuns
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
 from .recycle import RecyclePolicy, resident_bytes
 from .report_buffer import ReportBuffer
 from .reports import ReportSender
 from .rescue import OrphanRescue
+from .run import Run, RunKey
 from .runner import Runner
-from .slots import Run, RunKey, Slots
+from .slots import Slots
 from .state import WorkerState
 from .transaction import TransactionalCompletion
 from .watchdog import Watchdog, log_end, unwrapped
@@ -47,6 +49,7 @@ from .watchdog import Watchdog, log_end, unwrapped
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..task.context import Context
+    from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, per slot, above which the worker stops claiming.
@@ -79,17 +82,15 @@ class Worker:
         host, pid = socket.gethostname(), os.getpid()
         # Never reused: a restarted worker must not take its predecessor's runs for its own.
         self.id = f"{settings.instance_id or host}-{pid}-{os.urandom(4).hex()}"
-        self._engine = engine
-        self._settings = settings
-        self._clock = clock
-        self._bus = bus
-        self._recycles = recycle
+        self._engine, self._settings, self._recycles = engine, settings, recycle
+        self._clock, self._bus = clock, bus
         self._state = WorkerState(settings.grace)
         self._scheduler = engine.scheduler(settings.fire)
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
+        flows = FlowRuns(lambda: self._store, lambda: self._retry, settings.result_limit)
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings)
+        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, flows)
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
@@ -243,8 +244,7 @@ class Worker:
 
     def _begin_stop(self, grace: float) -> None:
         if not (self._state.stopping or self._state.until_idle) and self._main is not None:
-            running = len(self._slots)
-            self._bus.emit(WorkerStopping(at=self._clock.now(), worker=self.id, running=running, grace=grace))
+            self._bus.emit(WorkerStopping(at=self._clock.now(), worker=self.id, running=self._slots.taken, grace=grace))
         self._state.stop(grace)
         self._claim_trigger.ring()
         self._slots.wake()
@@ -358,12 +358,11 @@ class Worker:
 
     def _free_slots(self) -> int:
         backlog = self._completer
-        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.size or backlog.bytes > BACKLOG_BYTES
+        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity or backlog.bytes > BACKLOG_BYTES
         return 0 if full or not self._state.may_claim else self._room()
 
     def _room(self) -> int:
-        left = self._state.max_runs - self._claimer.started
-        return self._slots.free if left >= self._slots.free else math.ceil(left)
+        return math.ceil(min(self._slots.free, self._state.max_runs - self._claimer.started))
 
     def _on_end(self, run: Run, ctx: Context | None, ended: RunEnd) -> None:
         now, job = self._clock.now(), run.job
@@ -374,7 +373,7 @@ class Worker:
         elif run.lost:
             self._bus.emit(JobLost(at=now, job=job))
         else:
-            outcome = self._judge.outcome(job, ended, now, ctx.account if ctx is not None else None)
+            outcome = self._judge.outcome(job, ended, now, ctx)
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._claim_trigger.note_postponed(outcome.run_at)
             self._completer.add(run, outcome)
@@ -391,7 +390,7 @@ class Worker:
 
     def _describe(self) -> tuple[WorkerInfo, set[RunKey]]:
         slots, state, runs = self._slots, self._state, {run.key for run in self._slots}
-        info = replace(self._info, running=len(runs), finished=self._recycle_policy.jobs, memory=resident_bytes())
+        info = replace(self._info, running=slots.taken, finished=self._recycle_policy.jobs, memory=resident_bytes())
         info = replace(info, leaked=slots.leaks, concurrency=slots.size, drained=state.commands.drained)
         return replace(info, deaf=self.deaf, stopping=state.stopping), runs
 
@@ -427,11 +426,11 @@ class Worker:
             return self._judge.complete(job, decide(job, Crashed(job.worker or "", sys.maxsize), now=now))
         return self._judge.outcome(job, Crashed(job.worker or "", self._settings.max_crashes), now)
 
-    def _after_death(self, job: Job, outcome: Outcome) -> Outcome:
+    def _after_death(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None) -> Outcome:
         """The outcome with the consequences of the job's death."""
         if job.schedule is not None:
             self._scheduler.note_failed_job(job.id, outcome.finished_at)
-        return self._engine.registry.with_dead_letter_jobs(job, outcome)
+        return self._engine.registry.with_dead_letter_jobs(job, outcome, flow_end)
 
     @property
     def deaf(self) -> bool:

@@ -46,14 +46,14 @@ SELECT queue, 'running', '', 0, count(*), false FROM mainspring_jobs
 WHERE id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases)) AND state = 'running' GROUP BY 1
 UNION ALL
 SELECT queue, CASE WHEN state <> 'pending' THEN state WHEN expires_at <= $1::bigint THEN 'expired'
-        WHEN attempt > 0 THEN 'retrying' WHEN run_at > $1::bigint THEN 'scheduled' ELSE 'pending' END, '', 0, count(*), sum(count(*)) OVER () >= 20000 FROM (
-    (SELECT * FROM mainspring_jobs WHERE parked OR retried LIMIT 20000)
+        WHEN attempt > 0 THEN 'retrying' WHEN run_at > $1::bigint THEN 'scheduled' ELSE 'pending' END, '', 0, count(*), sum(count(*)) OVER () >= 20000 / 2 FROM (
+    (SELECT queue, state, expires_at, attempt, run_at FROM mainspring_jobs WHERE parked OR retried LIMIT 20000 / 2)
     UNION ALL
-    (SELECT * FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending' AND NOT retried AND (expires_at IS NULL OR expires_at > $1) LIMIT 20000)
+    (SELECT queue, state, expires_at, attempt, run_at FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending' AND NOT retried AND (expires_at IS NULL OR expires_at > $1) LIMIT 20000 / 2)
     UNION ALL
-    (SELECT * FROM mainspring_jobs
+    (SELECT queue, state, expires_at, attempt, run_at FROM mainspring_jobs
     WHERE expires_at IS NOT NULL AND NOT parked AND expires_at <= $1 AND state = 'pending' AND NOT retried
-    LIMIT 20000)) AS job
+    LIMIT 20000 / 2)) AS job
 GROUP BY 1, 2;
 
 -- count_first[mainspring_finished]

@@ -153,12 +153,14 @@ async def job_logs(app: App, id: FromPath[str], after: FromQuery[str | None] = N
     return LogPage(await build_views(app, lines, log_line), more)
 
 
+_WITH_USER_DATA = {"final", "stopping", "version_skew", "key_held", "waits_for_steps", "cancelling", "step_skipped"}
+
+
 def _redacted(reason: Reason) -> Reason:
     """The reason with user data redacted: results, cancel reasons, arguments and keys appear in these texts."""
     if reason.code == "queue_paused":
         return replace(reason, text=mask_note(reason.text) or "")
-    has_user_data = reason.code in ("final", "stopping", "version_skew", "key_held")
-    return replace(reason, text=redact_line(reason.text)) if has_user_data else reason
+    return replace(reason, text=redact_line(reason.text)) if reason.code in _WITH_USER_DATA else reason
 
 
 async def with_etag(app: Mainspring, job: Job) -> Response[JobView]:

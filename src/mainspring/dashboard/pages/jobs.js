@@ -30,7 +30,7 @@ const FINISHED = ["completed", "dead", "cancelled"];
 // Log lines change nothing in a list.
 const TYPES = [
   "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
-  "job.released", "job.expired", "job.lost", "job.changed", "job.progress", "job.pruned",
+  "job.released", "job.suspended", "job.expired", "job.lost", "job.changed", "job.progress", "job.pruned",
 ];
 const EXAMPLE = `@app.task
 async def greet(name: str) -> None:

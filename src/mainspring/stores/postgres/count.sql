@@ -36,7 +36,7 @@ state = 'pending' AND NOT retried AND (expires_at IS NULL OR expires_at > $1)
 
 -- statement count_first_jobs
 -- Each group of jobs along its index, up to its share of the rows; and the jobs of each special index, up to
--- {max_counted_rows}. `many` is true where the limit was reached.
+-- {max_counted_rows} / 2. `many` is true where the limit was reached.
 WITH RECURSIVE groups AS (
     (SELECT queue, task, rank FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked
@@ -64,14 +64,14 @@ UNION ALL
 SELECT queue, 'running', '', 0, count(*), false FROM mainspring_jobs
 WHERE id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases)) AND state = 'running' GROUP BY 1
 UNION ALL
-SELECT queue, {shown}, '', 0, count(*), sum(count(*)) OVER () >= {max_counted_rows} FROM (
-    (SELECT * FROM mainspring_jobs WHERE parked OR retried LIMIT {max_counted_rows})
+SELECT queue, {shown}, '', 0, count(*), sum(count(*)) OVER () >= {max_counted_rows} / 2 FROM (
+    (SELECT queue, state, expires_at, attempt, run_at FROM mainspring_jobs WHERE parked OR retried LIMIT {max_counted_rows} / 2)
     UNION ALL
-    (SELECT * FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND {new} LIMIT {max_counted_rows})
+    (SELECT queue, state, expires_at, attempt, run_at FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND {new} LIMIT {max_counted_rows} / 2)
     UNION ALL
-    (SELECT * FROM mainspring_jobs
+    (SELECT queue, state, expires_at, attempt, run_at FROM mainspring_jobs
     WHERE expires_at IS NOT NULL AND NOT parked AND expires_at <= $1 AND state = 'pending' AND NOT retried
-    LIMIT {max_counted_rows})) AS job
+    LIMIT {max_counted_rows} / 2)) AS job
 GROUP BY 1, 2
 
 -- statement count_first_finished

@@ -54,15 +54,27 @@ _KEEP_NOTED = _KEEP.replace(
 )
 _COMPLETE = f"WITH {_GONE} {_KEEP} {OVERWRITE} RETURNING id"
 _COMPLETE_NOTED = f"WITH {_GONE}, {_NOTED} {_KEEP_NOTED} {OVERWRITE} RETURNING id"
-# All of it in one statement. If an outcome is not accepted, or a circuit exists, it divides by zero: nothing is
-# written, and write_outcomes handles the batch.
-COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
-    counted AS (INSERT INTO mainspring_counting (at, queue, task, sums)
+_COUNT_AND_FREE = f"""counted AS (INSERT INTO mainspring_counting (at, queue, task, sums)
         SELECT * FROM unnest($3::{BIGINT_ARRAY}, $4::text[], $5::text[], $6::text[])),
-    freed AS (DELETE FROM mainspring_leases WHERE worker = $7 AND lease = ANY($8))
-    SELECT 1 / (count(*) = $9 AND NOT EXISTS (SELECT 1 FROM mainspring_circuits))::integer FROM gone"""
+    freed AS (DELETE FROM mainspring_leases WHERE worker = $7 AND lease = ANY($8))"""
+_NO_CIRCUIT = "NOT EXISTS (SELECT 1 FROM mainspring_circuits)"
+# All of it in one statement. If an outcome is not accepted, or a circuit exists, it divides by zero: nothing is
+# written, and write_outcomes handles the batch. $1 has the ids in their order, $2 the ends of the runs, $9 the leases,
+# $10 the results by id (null: none). The index returns the rows in the order of their ids, so the n-th row has the n-th
+# end. That, and the fence, is what the last line proves: the ids and leases of the rows are those of the outcomes.
+COMPLETE_ALL = f"""WITH ended AS MATERIALIZED (SELECT string_to_array($2, '{SEPARATOR}')::bigint[] AS at),
+    gone AS (DELETE FROM mainspring_jobs WHERE id = ANY(string_to_array($1, '{SEPARATOR}')) AND state = 'running'
+        RETURNING {_COPIED_COLUMNS}),
+    kept AS (INSERT INTO mainspring_finished ({_COPIED_COLUMNS}, state, ending, finished_at, result)
+        SELECT {_COPIED_COLUMNS}, 'completed', 'completed', ((SELECT at FROM ended))[row_number() OVER ()],
+            CASE WHEN $10::jsonb IS NOT NULL THEN $10::jsonb ->> id END FROM gone),
+    {_COUNT_AND_FREE}
+    SELECT 1 / (coalesce(string_agg(id, '{SEPARATOR}') = $1 AND string_agg(lease, '{SEPARATOR}') = $9, false)
+        AND {_NO_CIRCUIT})::integer FROM gone"""
 # The same if some of the runs have notes.
-COMPLETE_ALL_NOTED = COMPLETE_ALL.replace(f"kept AS ({_KEEP})", f"{_NOTED}, kept AS ({_KEEP_NOTED})")
+COMPLETE_ALL_NOTED = f"""WITH {_GONE}, {_NOTED}, kept AS ({_KEEP_NOTED}),
+    {_COUNT_AND_FREE}
+    SELECT 1 / (count(*) = $9 AND {_NO_CIRCUIT})::integer FROM gone"""
 
 _encode = msgspec.json.encode
 
@@ -111,18 +123,25 @@ async def _finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str |
     """Writes simple outcomes in one statement, which also deletes leases without running jobs. Returns False, having
     written nothing, if one is not accepted."""
     failpoint("finish.mid_batch")
+    others = (*count_columns(sums_by_minute(outcomes)), worker, leases)
     try:
-        await db.rows(
-            COMPLETE_ALL_NOTED if any(outcome.account for outcome in outcomes) else COMPLETE_ALL,
-            *_outcome_values(outcomes),
-            *count_columns(sums_by_minute(outcomes)),
-            worker,
-            leases,
-            len(outcomes),
-        )
+        if any(outcome.account for outcome in outcomes):
+            await db.rows(COMPLETE_ALL_NOTED, *_outcome_values(outcomes), *others, len(outcomes))
+        else:
+            ids, ends, fence, results = _outcome_columns(outcomes)
+            await db.rows(COMPLETE_ALL, ids, ends, *others, fence, results)
     except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
         return False
     return True
+
+
+def _outcome_columns(outcomes: Sequence[Outcome]) -> tuple[str, str, str, str | None]:
+    """The ids, ends and leases of COMPLETE_ALL in the order of the ids, and the results."""
+    rows = sorted([(outcome.id, str(micros(outcome.finished_at)), outcome.lease) for outcome in outcomes])
+    ids, ends, leases = zip(*rows, strict=True)
+    results = {outcome.id: outcome.result for outcome in outcomes if outcome.result is not None}
+    texts = SEPARATOR.join(ids), SEPARATOR.join(ends), SEPARATOR.join(leases)
+    return *texts, _encode(results).decode() if results else None
 
 
 def _outcome_values(outcomes: Sequence[Outcome]) -> tuple[str, str]:

@@ -46,7 +46,11 @@ class PostgresHandle:
         """`wakeups` are those of another handle in this process on the same store."""
         self.url, self._migrations = url, migrations
         self.capabilities = Capabilities(
-            store="the PostgreSQL store", newest_schema=migrations.newest, transactions=True, scripts=True
+            store="the PostgreSQL store",
+            newest_schema=migrations.newest,
+            transactions=True,
+            scripts=True,
+            counts=True,
         )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability

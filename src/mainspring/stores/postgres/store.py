@@ -31,6 +31,7 @@ from .runs import PostgresRuns
 from .schedules import PostgresSchedules
 from .schema import migrate_schema
 from .script import migration_script
+from .state_counts import PostgresStateCounts
 from .tally import PostgresTally
 from .terms import PostgresTerms
 from .transaction import PostgresTaskTransactions
@@ -54,6 +55,7 @@ class PostgresStore(
     PostgresLists,
     PostgresRuns,
     PostgresCount,
+    PostgresStateCounts,
     PostgresTally,
     PostgresDocuments,
     PostgresAudit,

@@ -6,8 +6,7 @@ local call = redis.call
 -- One call tells whether there is any of two keys that stores rarely have.
 local rare = call('EXISTS', base .. 'moved', base .. 'heads') > 0
 if rare and call('HEXISTS', base .. 'moved', id) == 1 then return 1 end
-if call('HEXISTS', base .. 'job', id) == 1 then return 1 end
-call('HSET', base .. 'job', id, ARGV[3])
+if call('HSETNX', base .. 'job', id, ARGV[3]) == 0 then return 1 end
 call('ZADD', base .. 'made:' .. name, '0', id)
 call('SADD', base .. 'groups', name)
 call('ZADD', base .. 'ready:' .. name, '0', ARGV[5])

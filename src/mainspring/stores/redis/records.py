@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...clock import EPOCH, instant
+from ...clock import EPOCH, instant, micros
 from ...ids import JobId, Lease, WorkerId
 from ...records.circuit import Circuit
 from ...records.job import UNREADABLE, Job, NewJob, State
@@ -26,6 +26,7 @@ from ..rows import (
     cached_options,
     claimed_job_of,
     new_row,
+    options_of,
     row_of,
     strict_job_of,
     unreadable_job,
@@ -46,6 +47,7 @@ FLAG_KEYED = 1
 FLAG_SCHEDULED = 2  # also of the job of a step: its end changes more than the job
 FLAG_EXPIRES = 4
 FLAG_RETRIED = 8
+_NO_FLAGS_LETTER = bytes((NO_FLAGS,))
 
 # Number of fields in a record: a plain new job, any other new job, the job of a step. Any other job has 22: a release
 # without flows cannot decode the job of a step, and so does not take it for another one.
@@ -107,11 +109,17 @@ def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
 
 def new_record(job: NewJob, now: int) -> bytes:
     """The record of a job that was never claimed: a short form, since most waiting jobs are plain."""
-    row = new_row(job, now)
-    (_, queue, task, rank, _, run_at, _, *few, options, payload) = row
-    if run_at == now and options == "{}" and few == [None, None, None]:
-        return flags(job) + _pack((queue, task, rank, run_at, payload))
-    return flags(job) + _pack(row[1:])
+    if job.unique_key is None and job.idempotency_key is None and job.schedule is None and job.expires_at is None:
+        return _NO_FLAGS_LETTER + _pack(_plain_row(job, now))  # twice as fast
+    return flags(job) + _pack(new_row(job, now)[1:])
+
+
+def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:
+    """The record of a new job without keys, schedule and expiry."""
+    run_at, options = now if job.run_at is None else micros(job.run_at), options_of(job)
+    if run_at == now and options == "{}":
+        return job.queue, job.task, -job.priority, run_at, job.payload
+    return job.queue, job.task, -job.priority, "pending", run_at, now, None, None, None, options, job.payload
 
 
 def record_of(job: Job) -> bytes:

@@ -19,14 +19,16 @@ from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..rows import new_row
 from ..rules import enqueue as rules
 from ..rules.finish import older_workers_text
+from ..rules.flows import may_add_item
+from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from . import file
 from .batch import chunks, flatten
 from .flow_rows import older_workers
 from .handle import SqliteHandle
-from .job_rows import INSERT, add_tags, existing_ids
+from .job_rows import INSERT, add_tags, existing_ids, insert_new
 from .out_of_order import record_out_of_order
-from .tables import load, write
+from .tables import fetch, load, write
 from .writer_thread import translate_error
 
 T = TypeVar("T")
@@ -67,6 +69,29 @@ class SqliteEnqueue(SqliteHandle):
             raise translate_error(error) from error
 
 
+def _are_items(jobs: Sequence[NewJob]) -> bool:
+    """Whether all jobs are items of maps."""
+    return all(job.step is not None and job.step.index and not (job.unique_key or job.idempotency_key) for job in jobs)
+
+
+def _enqueue_items(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued] | None:
+    """Stores items of maps set-wise. None, having written nothing, if a flow makes no more of them, or one is given
+    twice."""
+    tables = LoadedTables(flows=True)
+    fetch(db, tables, {Name("flow", job.step.flow) for job in jobs if job.step is not None})
+    ids = {job.id for job in jobs}
+    if len(ids) < len(jobs) or not all(job.step is not None and may_add_item(tables, job.step) for job in jobs):
+        return None
+    known = existing_ids(db, ids)
+    new = [job for job in jobs if job.id not in known]
+    insert_new(db, new, us)
+    for job in new:
+        if job.step is not None:
+            tables.flow_changes.note_made_item(job.step, now)
+    write(db, tables)
+    return [Enqueued(job.id) for job in jobs]
+
+
 def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
     if not any(job.unique_key or job.idempotency_key or job.step or job.plan for job in jobs):
         if any(job.tags for job in jobs):
@@ -81,6 +106,8 @@ def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: 
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)
 
+    if _are_items(jobs) and (answers := _enqueue_items(db, jobs, now, us)) is not None:
+        return answers
     if any(job.plan is not None for job in jobs) and (alive := older_workers(db, us)):
         raise StoreUnavailable(older_workers_text(alive))
     tables = load(db, [jobs], needs)

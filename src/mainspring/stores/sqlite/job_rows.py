@@ -16,7 +16,7 @@ from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .flow_rows import add_flow_jobs, drop_flow_job
 from .lenient import fetch_rows
 from .lists import mark_undecodable
-from .out_of_order import drop_out_of_order, record_out_of_order
+from .out_of_order import drop_out_of_order, is_out_of_order, record_out_of_order
 from .runs import keep_last_runs
 
 _encode = msgspec.json.Encoder().encode
@@ -58,9 +58,26 @@ def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) ->
         db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
     record_out_of_order(db, jobs, us)
     add_flow_jobs(db, jobs)
+    _add_tags_and_keys(db, jobs)
+
+
+def _add_tags_and_keys(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
     add_tags(db, jobs)
     keys = {(key, job.id) for job in jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
     db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", sorted(keys))
+
+
+def insert_jobs(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """Inserts jobs that rules have made; their ids are new and their keys are free."""
+    if not jobs:
+        return
+    rows = [new_row(job, micros(job.created_at)) for job in jobs]
+    for chunk in chunks(rows):
+        db.execute(INSERT[len(chunk)], flatten(chunk))
+    for us in {us for job in jobs if is_out_of_order(job.id, us := micros(job.created_at))}:
+        record_out_of_order(db, [job for job in jobs if micros(job.created_at) == us], us)
+    add_flow_jobs(db, jobs)
+    _add_tags_and_keys(db, jobs)
 
 
 def write_jobs(db: sqlite3.Connection, changed: Iterable[ChangedJob]) -> None:
@@ -76,14 +93,9 @@ def write_jobs(db: sqlite3.Connection, changed: Iterable[ChangedJob]) -> None:
     _save(db, saved)
     # A job may have ended in the same step: its key may be another new job's.
     for ended in [job for job in new if job.state is not State.PENDING]:
-        insert_new(db, [ended], micros(ended.created_at))
+        insert_jobs(db, [ended])
         _save(db, [(_as_inserted(ended), ended)])
-    by_time: dict[int, list[Job]] = {}
-    for job in new:
-        if job.state is State.PENDING:
-            by_time.setdefault(micros(job.created_at), []).append(job)
-    for us, jobs in by_time.items():
-        insert_new(db, jobs, us)
+    insert_jobs(db, [job for job in new if job.state is State.PENDING])
 
 
 def _as_inserted(job: Job) -> Job:

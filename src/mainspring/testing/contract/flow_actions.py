@@ -9,7 +9,7 @@ from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS
 from ...records.job import Action, Job, State
 from ...records.outcome import Cancel, Discard, Done, Suspend
 from ...records.plan import Plan, ValueOf
-from ...records.query import Update
+from ...records.query import Filter, Update
 from ...records.step import MAX_POSITION, StepValue, position_of
 from .build import NOW, Contract, act, all_jobs, claim_job, finish_run, later, new_job, put, read_job, start
 from .flow import DIAMOND, MAP, a_step, begin, chain, flows_of, row_of, run, run_step, step_job
@@ -68,7 +68,7 @@ class FlowActionsContract(Contract):
             page = moves.add_items(Graph(given.plan), given.row, 1, 1, map(str, range(count)), NOW, last=False).jobs
             await put(store, *page)
             await act(store, Action.CANCEL, id, reason="no")
-            left = [job for job in await all_jobs(store) if job.task == CANCEL_STEPS]
+            left = await store.jobs(Filter(tasks=(CANCEL_STEPS,)), now=NOW, limit=2)
             assert [job.state for job in left] == [State.PENDING]
             assert left[0].payload == f'{{"flow":"{id}","steps":[1]}}'
             row = await row_of(store, id)

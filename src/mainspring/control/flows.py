@@ -1,0 +1,130 @@
+"""app.flows: reads and changes flows. A flow is a job, so app.jobs has its result, its runs and its logs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ..errors import BadInput
+from ..flow.graph import Graph
+from ..ids import JobId
+from ..insight.flow_view import FlowView, StepView, flow_view
+from ..insight.flow_why import steps_not_run
+from ..insight.why import Reason
+from ..records.flow import PLANNED_FLOW, FlowWithPlan, StepStatus
+from ..records.job import FINAL, Job, Shown, State
+from ..records.query import Changed, Filter
+from ..records.step import MAX_INDEX, position_of
+from .bulk_page import BulkPage
+from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
+from .job_page import Page
+from .step_jobs import flow_of, flow_store, number_of, single_jobs, step_pages
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+# Dead jobs of steps that are retried at once, while other steps of their flow go on.
+MAX_RETRIED_JOBS = 10_000
+
+
+class Flows:
+    """Each method takes the id of a flow's own job."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # reading
+
+    async def get(self, id: JobId) -> FlowView:
+        """The flow with all of its steps. Raises BadInput if the job has none: it is no flow, or not planned yet."""
+        job, found = await self._found(id)
+        graph = Graph(found.plan)
+        jobs = await single_jobs(await self._engine.connect(), graph, found.row)
+        return flow_view(job, graph, found.row, jobs, self._engine.clock.now())
+
+    async def steps(self, id: JobId) -> Sequence[StepView]:
+        """The flow's steps, each after those that it needs."""
+        return (await self.get(id)).steps
+
+    async def items(self, id: JobId, step: str, *, after: int = -1, limit: int = 100) -> Sequence[Job]:
+        """The jobs of a map's items, in order; `after` is the index of the last one seen, counted from 0."""
+        checked_limit(limit, MAX_PAGE_ROWS)
+        _, found = await self._found(id)
+        n = number_of(graph := Graph(found.plan), step)
+        if graph.steps[n].over is None:
+            raise BadInput(f"step {step!r} is no map: get() has its job")
+        if isinstance(after, bool) or not isinstance(after, int) or not -1 <= after < MAX_INDEX - 1:
+            raise BadInput(f"after= is the index of an item, from -1 on; got {after!r:.80}")
+        life = found.row.lives.get(n, 0)
+        first, last = position_of(n, after + 2, life), position_of(n, MAX_INDEX, life)
+        store = flow_store(await self._engine.connect())
+        return await store.step_jobs(found.row.id, first=first, last=last, limit=limit)
+
+    async def list(
+        self,
+        tasks: Sequence[str] | None = None,
+        *,
+        states: Sequence[Shown] | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest: bool = True,
+    ) -> Page:
+        """The jobs of flows, newest first: of these flows, or of all that this app declares and those made with
+        app.plan(). A page's `next` is the `after` of the next one."""
+        known = [name for name, task in self._engine.tasks.items() if task.is_flow]
+        names = (*known, PLANNED_FLOW) if tasks is None else tuple(tasks)
+        which = Filter(tasks=names, states=None if states is None else tuple(states))
+        return await self._engine.jobs.list(which, limit=limit, after=after, newest=newest)
+
+    async def why(self, id: JobId) -> Sequence[Reason]:
+        """Every reason why the flow has not ended, down to the jobs that it waits for, and why steps were not run."""
+        found = await flow_of(await self._engine.connect(), checked_id(id))
+        reasons = list(await self._engine.jobs.why(id))
+        return reasons if found is None else reasons + steps_not_run(Graph(found.plan), found.row)
+
+    async def _found(self, id: JobId) -> tuple[Job, FlowWithPlan]:
+        job, store = await self._engine.jobs.get(id), await self._engine.connect()
+        store.capabilities.require_flows()
+        if (found := await flow_of(store, job.id)) is None:
+            why = "it was not planned yet" if _may_be_planned(job, self._engine.tasks) else "it is no flow"
+            raise BadInput(f"job {job.id} ({job.task}) has no steps: {why}")
+        return job, found
+
+    # changing
+
+    async def cancel(self, id: JobId, reason: str = "cancelled by an operator") -> Changed:
+        """Cancels the flow: steps that wait are not run, the others are cancelled, and it ends when all have ended.
+
+        Steps with on="end" still run; a second cancel stops these, too.
+        """
+        return await self._engine.jobs.cancel(id, reason)
+
+    async def retry(self, id: JobId, **part: Unpack[BulkPage]) -> Changed:
+        """Puts the dead steps back to work, and all that depends on them. Completed steps do not run again.
+
+        Of a flow that has ended the cancelled steps, too.
+        """
+        job, found = await self._found(id)
+        if job.state in FINAL:
+            return await self._engine.jobs.retry(job.id)
+        ids = await self._dead_jobs(found)
+        if not ids:
+            raise BadInput(f"flow {job.id} ({job.task}) has no dead steps")
+        return await self._engine.jobs.retry(Filter(ids=tuple(ids)), **part)
+
+    async def _dead_jobs(self, found: FlowWithPlan) -> builtins.list[JobId]:
+        """The dead jobs of its dead steps, up to a limit."""
+        store, row, ids = await self._engine.connect(), found.row, list[JobId]()
+        for n, status in enumerate(row.statuses):
+            if status == StepStatus.DEAD and len(ids) < MAX_RETRIED_JOBS:
+                life = row.lives.get(n, 0)
+                first, last = position_of(n, 0, life), position_of(n, MAX_INDEX, life)
+                async for jobs in step_pages(store, row.id, first, last):
+                    ids += (job.id for job in jobs if job.state in (State.DEAD, State.EXPIRED))
+        return ids[:MAX_RETRIED_JOBS]
+
+
+def _may_be_planned(job: Job, tasks: Any) -> bool:
+    known = tasks.get(job.task)
+    return known is None or known.is_flow

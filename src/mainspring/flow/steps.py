@@ -1,0 +1,101 @@
+"""Steps: calls of tasks inside a flow, bound to the parameters of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from ..errors import BadFlow, BadInput
+from .arguments import accepting_none, check_arguments, check_items
+from .planner import MAX_INPUT_BYTES, Planner, StepCall, current_planner
+from .values import Unknown
+
+if TYPE_CHECKING:
+    from ..task.task import Task
+    from .values import Value
+
+# More items than that exceed the bytes of all inputs, as each has one digit and a comma: it ends an endless iterator.
+MAX_ITEMS = MAX_INPUT_BYTES
+
+
+def add_step(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+    """Adds task.step(*args, **kwargs) to the flow that is being planned."""
+    return add_step_to(current_planner(f"{task.name}.step()"), task, args, kwargs)
+
+
+def add_step_to(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+    with naming(f"step {planner.next_name(task)!r}"):
+        return add_call(planner, task, task.arguments.bind(tuple(args), kwargs))
+
+
+def add_map(task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+    """Adds task.map(items, *args, **kwargs) to the flow that is being planned."""
+    return add_map_to(current_planner(f"{task.name}.map()"), task, items, args, kwargs)
+
+
+def add_map_to(
+    planner: Planner, task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Value:
+    with naming(f"step {planner.next_name(task)!r}"):
+        item = item_parameter(task)
+        arguments = task.arguments.bind((None, *args), kwargs)
+        del arguments[item]
+        return add_call(planner, task, arguments, items, item)
+
+
+def add_call(
+    planner: Planner, task: Task[Any, Any], arguments: Mapping[str, Any], over: Any = None, item: str = ""
+) -> Value:
+    """Adds a step with these arguments by parameter; one that maps over a list if `item` names a parameter."""
+    if planner.app is not None and task.app is not planner.app:
+        raise BadFlow(f"task {task.name!r} is of another app: declare it here, or an @app.stub of it")
+    check_arguments(planner, task, arguments, item)
+    result = task.results.type
+    if item:
+        over = listed(over)
+        check_items(task, over, item)
+        result = list[result]  # type: ignore[valid-type]
+    only = {} if task.step_options is None else asdict(task.step_options)
+    call = StepCall(
+        task=task.name,
+        arguments=arguments,
+        accepts_none=accepting_none(task, arguments),
+        over=over,
+        item=item,
+        options=task.planned_options(),
+        result=result,
+        **only,
+    )
+    return planner.add(call)
+
+
+def listed(items: Any) -> Any:
+    """The items of a map as a list, unless they are the value of a step."""
+    if isinstance(items, Unknown | list):
+        return items
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes | bytearray | Mapping):
+        raise BadFlow(f"a map takes a list of items, got {items!r:.80}")
+    return list(islice(items, MAX_ITEMS))
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """What is wrong inside the block is reported as a BadFlow that names the step, or another part of the flow."""
+    try:
+        yield
+    except RecursionError:
+        raise BadFlow(f"{what}: a value is nested too deeply, or contains itself") from None
+    except BadInput as bad:
+        text = str(bad)
+        raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"{what}: {text}") from None
+
+
+def item_parameter(task: Task[Any, Any]) -> str:
+    positional = task.arguments.positional
+    if not positional:
+        raise BadFlow(f"task {task.name!r} has no parameter for an item: .map() passes each item as the first argument")
+    return positional[0]

@@ -1,0 +1,135 @@
+"""The picture of a flow: its steps with their statuses, jobs and counts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from ..flow.graph import Graph
+from ..ids import JobId
+from ..records.flow import SKIP_REASONS, SKIPPED, Flow, ItemCounts, StepStatus
+from ..records.job import Job, Shown, State
+from ..records.plan import On
+from ..records.run import Failure
+from ..records.step import position_of
+
+StepState = Literal[
+    "waiting", "pending", "scheduled", "retrying", "running", "paused",
+    "completed", "dead", "not_run", "cancelled", "skipped",
+]  # fmt: skip
+"""waiting: for other steps. not_run: something that it needs has failed. running: also a map, and a flow in a step."""
+_STATES: Mapping[str, StepState] = {
+    StepStatus.WAITING: "waiting",
+    StepStatus.COMPLETED: "completed",
+    StepStatus.DEAD: "dead",
+    StepStatus.UPSTREAM_FAILED: "not_run",
+    StepStatus.CANCELLED: "cancelled",
+    **dict.fromkeys(SKIPPED, "skipped"),
+}
+_OF_JOBS: Mapping[Shown, StepState] = {
+    "pending": "pending",
+    "scheduled": "scheduled",
+    "retrying": "retrying",
+    "paused": "paused",
+}
+
+
+class StepView(Struct, frozen=True, kw_only=True):
+    """One step of a flow, as it is now."""
+
+    name: str
+    task: str
+    state: StepState
+    needs: tuple[str, ...] = ()
+    """The names of the steps that it waits for, or waited for."""
+    on: On = "success"
+    optional: bool = False
+    job_id: JobId | None = None
+    """None before it is released, and for a map."""
+    items: ItemCounts | None = None
+    """The items of a map, counted."""
+    skipped_because: str | None = None
+    """when, absent, all-skipped, said, not-needed or operator."""
+    note: str | None = None
+    """Why a step without a job is dead."""
+    failure: Failure | None = None
+    """Why its job is dead, or has to be retried."""
+    attempts: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class FlowView(Struct, frozen=True, kw_only=True):
+    """A flow, as it is now."""
+
+    id: JobId
+    task: str
+    state: Shown
+    """Of the flow's own job: running while it plans and concludes, waiting while its steps run."""
+    cancel_reason: str | None = None
+    steps: tuple[StepView, ...] = ()
+    began_at: datetime
+    """When it was planned."""
+    ended_at: datetime | None = None
+    """When its last step ended."""
+
+    def step(self, name: str) -> StepView:
+        """Raises KeyError if it has no step of that name."""
+        return next((step for step in self.steps if step.name == name), None) or _unknown(name)
+
+
+def _unknown(name: str) -> StepView:
+    raise KeyError(name)
+
+
+def flow_view(job: Job, graph: Graph, row: Flow, jobs: Mapping[int, Job], now: datetime) -> FlowView:
+    """`jobs` are the jobs of the steps that have one, by position."""
+    steps = tuple(_step_view(graph, row, n, jobs, now) for n in range(len(graph.steps)))
+    return FlowView(
+        id=job.id,
+        task=job.task,
+        state=job.shown(now),
+        cancel_reason=job.cancel_reason,
+        steps=steps,
+        began_at=row.began_at,
+        ended_at=row.ended_at,
+    )
+
+
+def step_view(graph: Graph, row: Flow, n: int, job: Job | None, now: datetime) -> StepView:
+    """The step of this number, with its job if it has one."""
+    jobs = {} if job is None else {position_of(n, 0, row.lives.get(n, 0)): job}
+    return _step_view(graph, row, n, jobs, now)
+
+
+def _step_view(graph: Graph, row: Flow, n: int, jobs: Mapping[int, Job], now: datetime) -> StepView:
+    step, status = graph.steps[n], row.statuses[n]
+    job = None if step.over is not None else jobs.get(position_of(n, 0, row.lives.get(n, 0)))
+    return StepView(
+        name=step.name,
+        task=step.task,
+        state=step_state(status, job, now),
+        needs=tuple(graph.steps[m].name for m in graph.needs[n]),
+        on=step.on,
+        optional=step.optional,
+        job_id=None if job is None else job.id,
+        items=row.counts.get(n),
+        skipped_because=SKIP_REASONS.get(status),
+        note=row.notes.get(n),
+        failure=None if job is None else job.failure,
+        attempts=0 if job is None else job.attempt,
+        started_at=None if job is None else job.started_at,
+        finished_at=None if job is None else job.finished_at,
+    )
+
+
+def step_state(status: str, job: Job | None, now: datetime) -> StepState:
+    """The state of a step; its job says more than "released"."""
+    if status != StepStatus.RELEASED:
+        return _STATES[status]
+    if job is None or job.state in (State.WAITING, State.RUNNING):
+        return "running"
+    return _OF_JOBS.get(job.shown(now), "running")

@@ -1,0 +1,148 @@
+"""The internal tasks of flows, which every worker serves: large maps, and the jobs that a stopped flow has left."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from ..clock import Clock
+from ..flow.graph import Graph
+from ..flow.moves import add_items
+from ..ids import JobId
+from ..records.flow import CANCEL_STEPS, FAN_OUT, OPEN, PLANNED_FLOW, Flow, FlowWithPlan
+from ..records.job import Action, Job, State
+from ..records.outcome import Cancel, Discard, Skip, Snooze
+from ..records.query import Filter
+from ..records.step import MAX_INDEX, MAX_POSITION, StepRef, position_of
+from ..store import Store
+from ..stores.rules.flows import FLOW_STOPPED
+from ..task.context import Context
+from ..task.options import CheckedOptions
+from ..task.task import Task
+from .flow_reads import flow_store
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+# Items that are made at once, and jobs that are cancelled at once.
+PAGE_JOBS = 1000
+# Items of one map that may be unfinished: a map of a million is never a million jobs to claim.
+MAX_UNFINISHED_ITEMS = 10_000
+# Wait for some of these items to end.
+SNOOZE_SECONDS = 1.0
+_OPTIONS = CheckedOptions(max_retries=20, timeout=3600.0)
+
+
+class FlowTasks:
+    """The functions of the internal tasks, for one worker."""
+
+    def __init__(self, clock: Clock, connect: Callable[[], Awaitable[Store]]) -> None:
+        self._clock, self._connect = clock, connect
+
+    async def fan_out(self, ctx: Context, items: msgspec.Raw, step: int) -> None:
+        """Makes the items of a map, page by page. After a crash it goes on behind the last page."""
+        values, ref = _list_of(items), ctx.job.step
+        if ref is None:
+            raise Discard("no flow has made this job")
+        store = await self._connect()
+        while True:
+            found = _still_maps(await _flow(store, ref.flow), ref)
+            counts = found.row.counts[step]
+            if counts.made >= len(values):
+                return
+            if counts.made - counts.ended >= MAX_UNFINISHED_ITEMS:
+                raise Snooze(SNOOZE_SECONDS, f"{MAX_UNFINISHED_ITEMS:,} items are unfinished")
+            page = (bytes(value).decode() for value in values[counts.made : counts.made + PAGE_JOBS])
+            # As of the creation of this job, so that a repeated page makes the same jobs.
+            made_at, first = ctx.job.created_at, counts.made + 1
+            move = add_items(Graph(found.plan), found.row, step, first, page, made_at, last=False)
+            if not move.jobs:
+                _stopped()
+            await store.enqueue(move.jobs, now=self._clock.now())
+
+    async def cancel_steps(self, flow: JobId, steps: list[int]) -> None:
+        """Cancels the unfinished jobs of these steps. If the flow was deleted, deletes what is left of it."""
+        store = await self._connect()
+        found = await _flow(store, flow)
+        if found is None:
+            await self._delete_steps(store, flow)
+            return
+        for n in steps:
+            if _is_stopped(found.row, n):
+                life = found.row.lives.get(n, 0)
+                await self._cancel(store, flow, position_of(n, 0, life), position_of(n, MAX_INDEX, life))
+
+    async def _cancel(self, store: Store, flow: JobId, first: int, last: int) -> None:
+        while jobs := await flow_store(store).step_jobs(flow, first=first, last=last, limit=PAGE_JOBS):
+            await self._change(store, Action.CANCEL, [job for job in jobs if _runs_on(job)])
+            first = _position(jobs[-1]) + 1
+
+    async def _delete_steps(self, store: Store, flow: JobId) -> None:
+        first = 0
+        while jobs := await flow_store(store).step_jobs(flow, first=first, last=MAX_POSITION, limit=PAGE_JOBS):
+            await self._change(store, Action.DELETE, [job for job in jobs if job.state is not State.RUNNING])
+            await self._change(store, Action.CANCEL, [job for job in jobs if job.state is State.RUNNING])
+            first = _position(jobs[-1]) + 1
+
+    async def _change(self, store: Store, action: Action, jobs: list[Job]) -> None:
+        if jobs:
+            ids = Filter(ids=tuple(job.id for job in jobs))
+            await store.change(action, ids, now=self._clock.now(), limit=len(jobs), reason=FLOW_STOPPED)
+
+
+async def _flow(store: Store, id: JobId) -> FlowWithPlan | None:
+    return next(iter(await flow_store(store).flows([id])), None)
+
+
+def _list_of(items: msgspec.Raw) -> list[msgspec.Raw]:
+    """The items. Ends the job if there are none to be made."""
+    try:
+        values: list[msgspec.Raw] | None = msgspec.json.decode(items, type=list[msgspec.Raw] | None)
+    except msgspec.DecodeError:
+        raise Discard(f"a map needs a list, and got {bytes(items)[:50].decode(errors='replace')}") from None
+    if values is None:
+        raise Skip("a map over no value has no items")
+    return values
+
+
+def _still_maps(found: FlowWithPlan | None, ref: StepRef) -> FlowWithPlan:
+    """The flow. Ends the job if the flow makes no more items of this step."""
+    if found is None or found.row.lives.get(ref.number, 0) != ref.life or ref.number not in found.row.counts:
+        _stopped()
+    return found
+
+
+def _stopped() -> NoReturn:
+    raise Cancel(FLOW_STOPPED)
+
+
+def _is_stopped(row: Flow, n: int) -> bool:
+    """Whether the step's jobs are still to be cancelled: the flow may have been put back to work."""
+    return row.state != "open" or row.statuses[n] not in OPEN
+
+
+def _runs_on(job: Job) -> bool:
+    """Whether the job was not cancelled yet. A second cancel of a flow would stop more than the first one."""
+    return not job.state.final and job.cancel_reason is None
+
+
+def _position(job: Job) -> int:
+    assert job.step is not None
+    return job.step.position
+
+
+def conclude() -> Any:
+    """Stands for the function of a flow whose plan came with its job: there is nothing to run but its steps."""
+    raise Discard("the flow of this job is gone")
+
+
+def flow_tasks(engine: Engine) -> dict[str, Task[Any, Any]]:
+    """The internal tasks of flows, for one worker."""
+    functions, registry = FlowTasks(engine.clock, engine.connect), engine.registry
+    return {
+        FAN_OUT: registry.new_task(FAN_OUT, functions.fan_out, _OPTIONS),
+        CANCEL_STEPS: registry.new_task(CANCEL_STEPS, functions.cancel_steps, _OPTIONS),
+        PLANNED_FLOW: registry.new_task(PLANNED_FLOW, conclude, CheckedOptions(), kind="flow"),
+    }

@@ -1,0 +1,76 @@
+"""The test kit for flows: app.testing() runs them to their ends, and shows their steps."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mainspring import Mainspring, State
+
+
+def shop() -> Mainspring:
+    app = Mainspring("memory://")
+
+    @app.task(max_retries=1)
+    async def charge(order: str, amount: int = 5) -> str:
+        return f"{order}-{amount}"
+
+    @app.task
+    async def ship(txn: str) -> str:
+        return txn
+
+    @app.flow
+    def fulfil(order: str, days: int = 0) -> str:
+        return ship.using(delay=days * 86_400).step(charge.step(order))
+
+    return app
+
+
+async def test_drain_runs_a_flow_to_its_end() -> None:
+    app = shop()
+    async with app.testing() as jobs:
+        run = await app.tasks["fulfil"].enqueue("a")
+        await jobs.drain()
+        assert await run.result() == "a-5"
+        assert await jobs.steps(run) == {"charge": "completed", "ship": "completed"}
+
+
+async def test_delay_of_three_days_is_milliseconds_in_advance() -> None:
+    app, began = shop(), time.monotonic()
+    async with app.testing() as jobs:
+        run = await app.tasks["fulfil"].enqueue("a", days=3)
+        await jobs.advance(days=2)
+        assert await jobs.steps(run) == {"charge": "completed", "ship": "scheduled"}
+        await jobs.advance(days=1)
+        assert (await run.job()).state is State.COMPLETED
+        assert (await run.job()).finished_at == jobs.clock.now()
+    assert time.monotonic() - began < 5
+
+
+async def test_plan_is_shown_and_nothing_is_stored() -> None:
+    app = shop()
+    async with app.testing() as jobs:
+        plan = jobs.plan(app.tasks["fulfil"], "a")
+        assert [step.name for step in plan.steps] == ["charge", "ship"]
+        assert jobs.enqueued == []
+
+
+async def test_assert_step_compares_the_arguments_of_a_step() -> None:
+    app = shop()
+    async with app.testing() as jobs:
+        run = await app.tasks["fulfil"].enqueue("a", days=1)
+        await jobs.drain()
+        assert jobs.assert_step(run, "charge", "a").state is State.COMPLETED
+        assert jobs.assert_step(run, "ship", "a-5").task == "ship"
+        with pytest.raises(AssertionError, match="step 'charge' is no job charge"):
+            jobs.assert_step(run, "charge", "b")
+
+
+async def test_assert_step_says_what_a_step_without_a_job_waits_for() -> None:
+    app = shop()
+    async with app.testing() as jobs:
+        run = await app.tasks["fulfil"].enqueue("a")
+        await jobs.process_one()
+        with pytest.raises(AssertionError, match="step 'ship' has no job: it is waiting"):
+            jobs.assert_step(run, "ship")
