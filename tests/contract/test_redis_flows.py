@@ -24,7 +24,7 @@ from mainspring.records.step import MAX_POSITION, StepRef, position_of
 from mainspring.records.worker import WorkerCommands
 from mainspring.stores.redis import finish, plain, two_phase
 from mainspring.stores.redis.records import FLAG_SCHEDULED, flags, record_of
-from mainspring.stores.redis.releases import FORM
+from mainspring.stores.redis.releases import RECORDS_VERSION
 from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.rows import strict_job_of
@@ -497,8 +497,11 @@ class TestOlderReleases(OnServers):
     async def test_a_store_of_a_later_release_refuses_the_beat_of_this_one(self) -> None:
         async with self.opened() as store:
             shard = store._open().first
-            await shard.call("HSET", f"{shard.base}:meta", "oldest", FORM + 1)
-            with pytest.raises(SchemaMismatch, match=f"has records of form {FORM + 1}, this release knows {FORM}"):
+            await shard.call("HSET", f"{shard.base}:meta", "oldest", RECORDS_VERSION + 1)
+            with pytest.raises(
+                SchemaMismatch,
+                match=f"has records of version {RECORDS_VERSION + 1}, this release knows {RECORDS_VERSION}",
+            ):
                 await beat(store)
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 from datetime import datetime
 
-from .releases import check_form
+from .releases import check_records_version
 from .shard import Shard
 
 _logger = logging.getLogger("mainspring")
@@ -37,7 +37,7 @@ class DataLossDetector:
                 ("HGET", key, "oldest"),
             ]
         )
-        check_form(oldest, shard.shown)
+        check_records_version(oldest, shard.shown)
         seen, self._seen[shard.base] = self._seen.get(shard.base), (mark, count)
         if seen is None:
             return

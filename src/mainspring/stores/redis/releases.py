@@ -10,10 +10,10 @@ from .hashes import to_dict
 from .shard import Shard, Shards
 from .worker_rows import knows_flows, workers_of
 
-# The form of stored records that this release knows. `oldest`, a field of the hash `meta`, is the form that a release
-# has to know: releases without flows know the first.
-FORM = 2
-FORM_WITH_FLOWS = 2
+# The version of stored records that this release knows. `oldest`, a field of the hash `meta`, is the version that a
+# release has to know: releases without flows know the first.
+RECORDS_VERSION = 2
+FLOWS_VERSION = 2
 # What a release without flows meets in the field `turns` of `meta`, which it increments with each beat: its next beat
 # fails. Later releases count in another field, and look at `oldest`.
 SHUT_OUT = "upgrade mainspring: this store has flows"
@@ -24,14 +24,12 @@ async def older_workers(shards: Shards, now: datetime) -> list[WorkerId]:
 
     A release that begins a beat before that, and ends it afterwards, is found by the second look.
     """
-    if shards.has_flows:
-        return []
+    key = f"{shards.first.base}:meta"
+    if shards.has_flows and await shards.first.call("HGET", key, "oldest") is not None:
+        return []  # it was set when no older worker lived, and not lost since
     oldest, alive = await _look(shards.first, now)
-    if alive or _number(oldest) < FORM_WITH_FLOWS:
-        if alive:
-            return alive
-        key = f"{shards.first.base}:meta"
-        await shards.first.multi([("HSET", key, "oldest", FORM_WITH_FLOWS, "turns", SHUT_OUT)])
+    if not alive and _version(oldest) < FLOWS_VERSION:
+        await shards.first.multi([("HSET", key, "oldest", FLOWS_VERSION, "turns", SHUT_OUT)])
         _, alive = await _look(shards.first, now)
     shards.has_flows = not alive
     return alive
@@ -45,13 +43,12 @@ async def _look(shard: Shard, now: datetime) -> tuple[bytes | None, list[WorkerI
     return oldest, sorted(id for id in alive if not knows_flows(rows[id]))
 
 
-def check_form(oldest: bytes | None, shown: str) -> None:
-    """Raises SchemaMismatch if the store has records that this release does not know."""
-    if _number(oldest) > FORM:
-        raise SchemaMismatch(
-            f"{shown} has records of form {_number(oldest)}, this release knows {FORM}: upgrade mainspring"
-        )
+def check_records_version(oldest: bytes | None, shown: str) -> None:
+    """Raises SchemaMismatch if the store has records of a later version than this release knows."""
+    if (version := _version(oldest)) > RECORDS_VERSION:
+        known = f"this release knows {RECORDS_VERSION}"
+        raise SchemaMismatch(f"{shown} has records of version {version}, {known}: upgrade mainspring")
 
 
-def _number(oldest: bytes | None) -> int:
+def _version(oldest: bytes | None) -> int:
     return 1 if oldest is None else int(oldest)
