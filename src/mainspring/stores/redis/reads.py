@@ -52,6 +52,8 @@ Receive = Callable[[Any], None]
 """Puts the reply to a command into the snapshot."""
 
 
+# Jobs of steps read per round trip: a page of flows that are deleted may have very many.
+MAX_STEP_JOBS = 5_000
 STEP_KINDS: tuple[Kind, ...] = ("unfinished_steps", "failed_steps", "all_steps")
 _STORED_AS = {"seen_job": "job", "fired_schedule": "schedule", "seen_schedule": "schedule"}
 
@@ -189,8 +191,9 @@ async def _fetch_steps(shards: Shards, snapshot: Snapshot, names: Sequence[Name]
         snapshot.steps[name] = [unpacked(entry[8:]) for entry in entries[: wanted.limit]]
         at = end
     ids = dict.fromkeys(id for name in names for id in snapshot.steps[name] if id not in snapshot.jobs)
-    if ids:
-        await fetch(shards, snapshot, [Name("job", id) for id in ids], lock)
+    left = list(ids)
+    for start in range(0, len(left), MAX_STEP_JOBS):
+        await fetch(shards, snapshot, [Name("job", id) for id in left[start : start + MAX_STEP_JOBS]], lock)
 
 
 def _receive_keys(snapshot: Snapshot, names: Sequence[str]) -> Receive:

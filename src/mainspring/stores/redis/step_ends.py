@@ -49,9 +49,8 @@ class FlowEnds:
 
 async def finish_steps(shards: Shards, outcomes: Sequence[Outcome], others: set[JobId]) -> set[JobId]:
     """The jobs whose end was written. `others` are flows with steps that are finished in another way."""
-    chosen = [one for one in outcomes if one.step is not None and one.step.flow not in others and is_plain_step(one)]
-    mixed = {one.step.flow for one in outcomes if one.step is not None and not is_plain_step(one)}
-    chosen = [one for one in chosen if one.step is not None and one.step.flow not in mixed]
+    mixed = others | {one.step.flow for one in outcomes if one.step is not None and not is_plain_step(one)}
+    chosen = [one for one in outcomes if one.step is not None and one.step.flow not in mixed]
     done = set[JobId]()
     for start in range(0, len(chosen), MAX_ENDS):
         done |= await _finish_some(shards, chosen[start : start + MAX_ENDS])
@@ -119,11 +118,14 @@ async def _write(
     shards: Shards, snapshot: Snapshot, flows: Sequence[FlowEnds], claims: dict[JobId, bytes]
 ) -> set[JobId]:
     """Writes the flows of one server, many in one script. Their runs are counted together."""
-    fit, planned = list[FlowEnds](), list[PlannedItem]()
+    fit, planned, seen = list[FlowEnds](), list[PlannedItem](), set[tuple[str, str | bytes]]()
     for one in flows:
         one.tables.counted.clear()
         unit = _unit(shards, snapshot, one, claims)
-        if all(command[0] in MERGEABLE for command in unit.commands):
+        fields = {(condition.key, condition.field) for condition in unit.conditions}
+        # Two flows that change the same job, such as one in the other, are not written by one script.
+        if seen.isdisjoint(fields) and all(command[0] in MERGEABLE for command in unit.commands):
+            seen |= fields
             fit.append(one)
             planned.append(PlannedItem([*unit.conditions], [*unit.commands]))
     base = shards.first.base
