@@ -87,10 +87,11 @@ def range_of(name: Name) -> StepRange:
 
 def flow_commands(shards: Shards, rows: dict[JobId, FlowRow], tables: LoadedTables) -> Iterator[Command]:
     """Writes the flows that a rule has changed, and the plans of new ones."""
+    flows = tables.changed_flows()
     for id, plan in tables.plans:
-        if (flow := tables.changed_flows().get(id)) is not None:
+        if (flow := flows.get(id)) is not None:
             yield "HSET", f"{shards.of(flow.queue).base}:plan", id, _encode(plan)
-    for id, flow in tables.changed_flows().items():
+    for id, flow in flows.items():
         base = _base(shards, rows[id], flow)
         if flow is not None:
             yield "HSET", f"{base}:flow", id, _encode(flow)

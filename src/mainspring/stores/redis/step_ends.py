@@ -77,7 +77,7 @@ async def _finish_some(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId
     if len(shards.all) == 1:
         return await _write(shards, snapshot, plain, claims)
     units = [_unit(shards, snapshot, one, claims) for one in plain]
-    written = await commit(shards, units, "new final")
+    written = await commit(shards, [_merged(unit) for unit in units], "new final")
     return {end.id for one, done in zip(plain, written, strict=True) if done for end in one.outcomes}
 
 
@@ -145,7 +145,12 @@ def _unit(shards: Shards, snapshot: Snapshot, one: FlowEnds, claims: dict[JobId,
         conditions.append(has(f"{base}:run", short, claim))
         commands += _end_commands(base, short, claim, outcome)
     conditions += _marks(shards, snapshot, one)
-    return Unit(conditions, [*merged(commands), *unit.commands])
+    return Unit(conditions, [*commands, *unit.commands])
+
+
+def _merged(unit: Unit) -> Unit:
+    whole = all(command[0] in MERGEABLE for command in unit.commands)
+    return Unit(unit.conditions, [*merged(unit.commands)]) if whole else unit
 
 
 def _end_commands(base: str, short: bytes, claim: bytes, outcome: Outcome) -> list[Command]:
