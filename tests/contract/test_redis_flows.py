@@ -15,6 +15,7 @@ from books import audit
 from clusters import RedisCluster
 from mainspring.clock import EPOCH
 from mainspring.errors import SchemaMismatch, StoreError, StoreUnavailable
+from mainspring.ids import new_id
 from mainspring.records.flow import FlowWithPlan
 from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Done, Released, Suspend, decide
@@ -22,7 +23,7 @@ from mainspring.records.plan import Plan, StepOptions, ValueOf
 from mainspring.records.query import Update
 from mainspring.records.step import MAX_POSITION, StepRef, position_of
 from mainspring.records.worker import WorkerCommands
-from mainspring.stores.redis import finish, plain, two_phase
+from mainspring.stores.redis import enqueue, finish, plain, two_phase
 from mainspring.stores.redis.records import FLAG_SCHEDULED, flags, record_of
 from mainspring.stores.redis.releases import RECORDS_VERSION
 from mainspring.stores.redis.shard import Shards
@@ -342,6 +343,40 @@ class TestPlainEnds(OnServers):
             assert await store.finish(outcomes) == {job.id for job in found}
             assert {job.state for job in await steps_of(store, id) if job.task in ("a", "b")} == {State.COMPLETED}
             await audit(store._open())
+
+    async def test_items_of_a_map_are_stored_as_the_rule_stores_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        flow = new_job(plan=MAP, queue="queue 1")
+        first = StepRef(flow.id, position_of(1, 0), "queue 1").position
+        items = [
+            new_job(step=StepRef(flow.id, first + n, "queue 1"), queue=f"queue {n % 3}", run_at=later(n % 2))
+            for n in range(1, 40)
+        ]
+        near = [replace(job, id=new_id(NOW)) for job in items[:-1]]
+
+        async def play() -> list[Any]:
+            async with self.opened() as store:
+                await self.wipe(store)
+                await put(store, flow)
+                await beat(store)
+                job = (await claim(store, tasks=["a"])).jobs[0]
+                await store.finish([decide(job, Done(f"[{','.join(map(str, range(300)))}]"), now=NOW)])
+                said: list[Any] = []
+                for some in (near[:10], near[:20], near[20:], items[-1:]):
+                    await put(store, *some)
+                    said += [await all_jobs(store), await store.flows([flow.id])]
+                await audit(store._open())
+                return said
+
+        by_sets = await play()
+        calls = [0]
+
+        async def none(*args: Any) -> bool:
+            calls[0] += 1
+            return False
+
+        monkeypatch.setattr(enqueue, "enqueue_items", none)
+        assert await play() == by_sets
+        assert calls == [4]
 
     async def test_a_step_that_was_claimed_again_meanwhile_is_not_ended(self) -> None:
         async with self.opened() as store, self.opened() as other:

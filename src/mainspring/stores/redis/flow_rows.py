@@ -6,7 +6,7 @@ sets of its own shard (index.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -128,3 +128,9 @@ def flow_conditions(
                 found.setdefault((shards.of(job.queue).base, job.step.flow), None)
     for (base, id), text in found.items():
         yield has(f"{base}:flow", id, text)
+
+
+def locks_of_flow(rows: dict[JobId, FlowRow], id: JobId, bases: Iterable[str]) -> list[Condition]:
+    """The conditions that lock a flow in those of these shards that do not have its row."""
+    home = rows.get(id, NO_FLOW).shard
+    return [has(f"{base}:flow", id, None) for base in dict.fromkeys(bases) if home is not None and base != home.base]

@@ -109,9 +109,11 @@ def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
 
 def new_record(job: NewJob, now: int) -> bytes:
     """The record of a job that was never claimed: a short form, since most waiting jobs are plain."""
-    if job.unique_key is None and job.idempotency_key is None and job.schedule is None and job.expires_at is None:
+    plain = job.unique_key is None and job.idempotency_key is None and job.schedule is None and job.expires_at is None
+    if plain and job.step is None:
         return _NO_FLAGS_LETTER + _pack(_plain_row(job, now))  # twice as fast
-    return flags(job) + _pack(new_row(job, now)[1:])
+    values = new_row(job, now)[1:]
+    return flags(job) + _pack(values if job.step is None else (*_row([*values]), None))
 
 
 def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:

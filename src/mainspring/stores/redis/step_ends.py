@@ -17,7 +17,7 @@ from ..rules.finish import follow_completion
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .diff import unit_of
-from .flow_rows import NO_FLOW
+from .flow_rows import locks_of_flow
 from .index import Command, step_entry, steps_key, steps_set
 from .plain import PlannedItem, counts_of, merged, write_planned
 from .reads import fetch
@@ -25,8 +25,10 @@ from .records import FLAG_KEYED, FLAG_RETRIED, packed
 from .shard import Shard, Shards
 from .snapshot import Snapshot
 from .transact import settle
-from .two_phase import Condition, Unit, commit, has
+from .two_phase import Unit, commit, has
 
+# Times that an end is tried, since a flow may change meanwhile, before it is left to the rule.
+MAX_TRIES = 3
 # Outcomes that are read and written together.
 MAX_ENDS = 1_000
 # Commands that may be merged with others of the same name and key.
@@ -53,7 +55,12 @@ async def finish_steps(shards: Shards, outcomes: Sequence[Outcome], others: set[
     chosen = [one for one in outcomes if one.step is not None and one.step.flow not in mixed]
     done = set[JobId]()
     for start in range(0, len(chosen), MAX_ENDS):
-        done |= await _finish_some(shards, chosen[start : start + MAX_ENDS])
+        left = chosen[start : start + MAX_ENDS]
+        for _ in range(MAX_TRIES):
+            written, left = await _finish_some(shards, left)
+            done |= written
+            if not left:
+                break
     return done
 
 
@@ -62,7 +69,8 @@ def is_plain_step(outcome: Outcome) -> bool:
     return outcome.schedule is None and outcome.account is None and outcome.step_end is None
 
 
-async def _finish_some(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def _finish_some(shards: Shards, outcomes: Sequence[Outcome]) -> tuple[set[JobId], list[Outcome]]:
+    """The jobs whose end was written, and the outcomes whose flow another writer has changed meanwhile."""
     snapshot = Snapshot()
     flows = dict.fromkeys(outcome.step.flow for outcome in outcomes if outcome.step is not None)
     names = [Name("circuits", ""), *(Name("flow", id) for id in flows)]
@@ -75,10 +83,12 @@ async def _finish_some(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId
     await settle(shards, snapshot, [one.tables for one in plain])
     plain = [one for one in plain if one.is_plain()]
     if len(shards.all) == 1:
-        return await _write(shards, snapshot, plain, claims)
-    units = [_unit(shards, snapshot, one, claims) for one in plain]
-    written = await commit(shards, [_merged(unit) for unit in units], "new final")
-    return {end.id for one, done in zip(plain, written, strict=True) if done for end in one.outcomes}
+        done = await _write(shards, snapshot, plain, claims)
+    else:
+        units = [_merged(_unit(shards, snapshot, one, claims)) for one in plain]
+        written = await commit(shards, units, "new final")
+        done = {end.id for one, ended in zip(plain, written, strict=True) if ended for end in one.outcomes}
+    return done, [end for one in plain for end in one.outcomes if end.id not in done]
 
 
 def _by_flow(outcomes: Iterable[Outcome]) -> list[FlowEnds]:
@@ -144,7 +154,7 @@ def _unit(shards: Shards, snapshot: Snapshot, one: FlowEnds, claims: dict[JobId,
         base, short, claim = shards.of(outcome.queue).base, packed(outcome.id), claims[outcome.id]
         conditions.append(has(f"{base}:run", short, claim))
         commands += _end_commands(base, short, claim, outcome)
-    conditions += _marks(shards, snapshot, one)
+    conditions += locks_of_flow(snapshot.flows, one.flow, (shards.of(end.queue).base for end in one.outcomes))
     return Unit(conditions, [*commands, *unit.commands])
 
 
@@ -168,10 +178,3 @@ def _end_commands(base: str, short: bytes, claim: bytes, outcome: Outcome) -> li
         ("ZREM", f"{base}:{steps_key(flow, 'open')}", entry),
         ("ZADD", f"{base}:{steps_key(flow, steps_set(State.COMPLETED))}", 0, entry),
     ]
-
-
-def _marks(shards: Shards, snapshot: Snapshot, one: FlowEnds) -> list[Condition]:
-    """Conditions that lock the flow in the other shards of its steps, as in flow_rows.py."""
-    home = snapshot.flows.get(one.flow, NO_FLOW).shard
-    bases = dict.fromkeys(shards.of(outcome.queue).base for outcome in one.outcomes)
-    return [has(f"{base}:flow", one.flow, None) for base in bases if home is not None and base != home.base]
