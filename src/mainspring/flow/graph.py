@@ -31,7 +31,7 @@ class Wiring:
         steps = plan.steps
         self.argument_steps = [_steps_of(_arguments(step)) for step in steps]
         """The steps whose values a step gets as arguments, or maps over."""
-        condition_values = [[] if step.when is None else list(_values_in(step.when)) for step in steps]
+        condition_values = [[] if step.when is None else list(values_in(step.when)) for step in steps]
         self.value_steps = [
             sorted({*self.argument_steps[n], *(value.step for value in values)}) if values else self.argument_steps[n]
             for n, values in enumerate(condition_values)
@@ -132,7 +132,8 @@ def values_of(operand: Operand) -> Iterator[ValueOf]:
                 yield from values_of(one)
 
 
-def _values_in(condition: Condition) -> Iterator[ValueOf]:
+def values_in(condition: Condition) -> Iterator[ValueOf]:
+    """The values of steps that a condition reads."""
     match condition:
         case Compare(left=left, right=right):
             yield from values_of(left)
@@ -140,7 +141,7 @@ def _values_in(condition: Condition) -> Iterator[ValueOf]:
         case IsTrue(operand=operand) | Exists(operand=operand):
             yield from values_of(operand)
         case Not(condition=inner):
-            yield from _values_in(inner)
+            yield from values_in(inner)
         case AllOf(conditions=several) | AnyOf(conditions=several):
             for one in several:
-                yield from _values_in(one)
+                yield from values_in(one)

@@ -11,14 +11,13 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..codec import blake2b
-from ..ids import JobId
 from ..records.flow import FAN_OUT, OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, StepEnd, StepStatus
 from ..records.job import NewJob
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
 from ..records.step import StepRef, StepValue, position_of
 from .conditions import ABSENT, Absent, at_path, is_true
 from .graph import Graph, extract_key
+from .job_template import JobTemplate
 
 # A larger result is read by the worker that needs it.
 MAX_INLINE_BYTES = 4096
@@ -423,43 +422,6 @@ class RowEdit:
         made = JobTemplate(first, StepRef(self._flow.id, position, self._flow.queue, needed), self._now)
         self._made_templates[n] = made
         return made
-
-
-class JobTemplate:
-    """What the jobs of a step have in common: they differ in index and payload."""
-
-    def __init__(self, job: NewJob, step: StepRef, now: datetime) -> None:
-        self._job, self._step = job, step
-        self.task, self.refs = job.task, job.refs
-        self._ids = StepIds(step.flow, step.position, now)
-
-    def job(self, index: int, payload: str) -> NewJob:
-        step = self._step
-        ref = StepRef(step.flow, step.position + index, step.queue, step.needed)
-        return replace(self._job, id=self._ids.id(index), payload=payload, step=ref)
-
-
-class StepIds:
-    """The ids of a step's jobs: UUIDv7 of their release, so that the same release makes the same jobs."""
-
-    def __init__(self, flow: JobId, position: int, now: datetime) -> None:
-        digest = int.from_bytes(blake2b(f"{flow}/{position}".encode(), digest_size=10).digest())
-        ms = int(now.timestamp() * 1000)
-        self._head = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{(digest >> 64) & 0xFFF:03x}"
-        self._first = digest & _TAIL
-
-    def id(self, index: int) -> JobId:
-        """Ids of a map's items follow each other."""
-        tail = (self._first + index) & _TAIL | _VARIANT
-        return f"{self._head}-{tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
-
-
-_TAIL, _VARIANT = 0x3FFF_FFFF_FFFF_FFFF, 0x8000_0000_0000_0000
-
-
-def step_job_id(flow: JobId, position: int, now: datetime) -> JobId:
-    """The id of a job that is not an item of a map."""
-    return StepIds(flow, position, now).id(0)
 
 
 def _or_none(value: Any) -> Any:

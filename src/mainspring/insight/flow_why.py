@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ..flow.conditions import ABSENT, at_path
-from ..flow.graph import Graph, extract_key
+from ..flow.graph import Graph, extract_key, values_in
 from ..ids import JobId
 from ..records.flow import SKIPPED, Flow, ItemCounts, StepStatus
 from ..records.job import Job
@@ -99,7 +99,7 @@ def _condition(graph: Graph, row: Flow, n: int) -> str:
     when = graph.steps[n].when
     if when is None:
         return "its condition did not hold"
-    values = {_operand(graph, value): _value(row, value) for value in graph.condition_values[n]}
+    values = {_operand(graph, value): _value(row, value) for value in values_in(when)}
     known = ", ".join(f"{name} = {value}" for name, value in values.items())
     return f"{_text(graph, when)} did not hold{f' ({known})' if known else ''}"
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...flow import moves
 from ...flow.graph import Graph
-from ...flow.row_edit import step_job_id
+from ...flow.job_template import step_job_id
 from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
 from ...records.job import Action, Job, NewJob, State
