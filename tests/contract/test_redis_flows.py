@@ -83,6 +83,18 @@ async def ending(store: RedisStore, order: Sequence[int] = (0, 1, 2, 3)) -> Deed
     return lambda store: finish_run(store, job, Done('"value"'), now=NOW)
 
 
+async def adding_items(store: RedisStore, order: Sequence[int] = (0, 1, 2, 3)) -> Deed:
+    """A page of a large map's items, which are in another shard than their flow."""
+    queue, plan = a_spread_plan(store._open(), order)
+    options = plan.steps[0].options
+    a_map = a_step("item", over=ValueOf(0), item="n", options=options)
+    id = await begin(store, Plan((a_step("a"), a_map)), queue=queue)
+    await run_step(store, id, 0, Done(f"[{','.join(map(str, range(300)))}]"))
+    positions = [position_of(1, n) for n in range(1, 4)]
+    items = [new_job(step=StepRef(id, position, queue), queue=options.queue) for position in positions]
+    return lambda store: put(store, *items)
+
+
 async def ending_the_last(store: RedisStore) -> Deed:
     queue, plan = a_spread_plan(store._open())
     id = await begin(store, plan, queue=queue)
@@ -116,7 +128,7 @@ ORDERS = [(0, 1, 2, 3), (1, 0, 2, 3), (1, 2, 0, 3), (2, 1, 0, 3)]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
-@pytest.mark.parametrize("ready", [planning, ending, ending_the_last, cancelling, deleting])
+@pytest.mark.parametrize("ready", [planning, ending, adding_items, ending_the_last, cancelling, deleting])
 async def test_a_flow_moves_in_all_shards_or_in_none_wherever_its_owner_dies(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
 ) -> None:
@@ -164,12 +176,16 @@ async def test_a_released_step_finds_the_values_of_a_transaction_that_was_left_b
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
+@pytest.mark.parametrize("ready", [ending, adding_items])
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 async def test_a_cancel_finds_the_steps_of_a_transaction_that_was_left_behind(
-    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, order: Sequence[int]
+    redis_cluster: RedisCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    ready: Callable[..., Awaitable[Deed]],
+    order: Sequence[int],
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
-        died = await dies(store, await ending(store, order), left)
+        died = await dies(store, await ready(store, order), left)
         (flow,) = [job for job in await all_jobs(other) if job.state is State.WAITING]
         await act(other, Action.CANCEL, flow.id, reason="no")
         await beat(other)
