@@ -36,6 +36,8 @@ from mainspring.testing.contract.build import (
     put,
     start,
 )
+from mainspring.testing.contract.flow import FlowContract
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 from servers import Postgres
 
 CLAIMER = Path(__file__).with_name("claimer.py")
@@ -68,7 +70,7 @@ class Served(Contract):
 
 
 @pytest.mark.slow
-class TestPostgres(Served, StoreContract):
+class TestPostgres(Served, StoreContract, FlowContract, FlowActionsContract):
     """The contract's jobs are in no daily partition; test_postgres_partitions.py runs it with one."""
 
 

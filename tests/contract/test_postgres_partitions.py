@@ -11,17 +11,20 @@ from typing import Any
 
 import pytest
 from kept import Kept
+from msgspec.structs import replace
 from test_postgres import Served
 
 from mainspring import Archived, Mainspring
 from mainspring.clock import EPOCH, SystemClock
 from mainspring.events import JobsPruned
-from mainspring.ids import new_id
+from mainspring.ids import JobId, new_id
 from mainspring.records.job import Action, NewJob, State
 from mainspring.records.outcome import Discard, Done, decide
+from mainspring.records.plan import Plan
+from mainspring.records.step import MAX_POSITION
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import enqueue, pruning
+from mainspring.stores.postgres import enqueue, partition_pruning, pruning
 from mainspring.stores.postgres.finish import COMPLETE_ALL
 from mainspring.stores.postgres.partitions import DAY, DAYS_AHEAD, DayPartition
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
@@ -44,6 +47,8 @@ from mainspring.testing.contract.build import (
     send_report,
     start,
 )
+from mainspring.testing.contract.flow import FlowContract, a_step, chain, flows_of
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 from servers import Postgres
 
 TODAY = DayPartition(NOW.date())
@@ -109,7 +114,7 @@ def an_id(at: datetime, n: int) -> str:
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7000-8000-{n:012x}"
 
 
-class TestPostgresByDay(Kept, Served, StoreContract):
+class TestPostgresByDay(Kept, Served, StoreContract, FlowContract, FlowActionsContract):
     """All of the contract's jobs are of one day, as they are in use, and a handle serves many tests."""
 
     @pytest.fixture(autouse=True)
@@ -244,9 +249,9 @@ class TestSteps(Dated):
             jobs = await all_jobs(store)
             runs = [await store.executions(job.id) for job in jobs]
             for _ in range(2):
-                assert await store.migrate(1) == [4, 3, 2, 1]
+                assert await store.migrate(1) == [5, 4, 3, 2, 1]
                 assert await all_jobs(store) == jobs
-                assert await store.migrate() == [2, 3, 4, 5]
+                assert await store.migrate() == [2, 3, 4, 5, 6]
                 assert await all_jobs(store) == jobs
                 assert [await store.executions(job.id) for job in jobs] == runs
             assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5
@@ -435,6 +440,68 @@ class TestForgetting(Dated):
             assert await remains(store) == await remains(twin)
             assert await store.finished_groups() == await twin.finished_groups()
         await twin.close()
+
+
+class TestFlowsOfPastDays(Dated):
+    """A flow that ended long ago, with its steps; ids as if they had been made then."""
+
+    async def flow(self, store: Store, n: int) -> tuple[JobId, JobId]:
+        """A flow of one step, both completed, and its step."""
+        (new,) = some(THEN, 1, n, plan=Plan((a_step("a", task="task"),)), task="task")
+        await store.enqueue([new], now=THEN)
+        await beat(store, until=THEN + DAY, now=THEN)
+        for _ in range(2):
+            (run,) = (await claim(store, now=THEN)).jobs
+            concludes = 2 if run.id == new.id else None
+            await store.finish([replace(decide(run, Done(), now=THEN), concludes=concludes)])
+        (step,) = await flows_of(store).step_jobs(new.id, first=0, last=MAX_POSITION, limit=9)
+        return new.id, step.id
+
+    def counts(self) -> list[int]:
+        tables = ("flows", "plans", "flow_jobs")
+        return [self.server.run(f"SELECT count(*) FROM dated.mainspring_{table}")[0][0] for table in tables]
+
+    async def test_partition_is_dropped_without_flows_and_their_steps(self) -> None:
+        async with self.opened(THEN) as store:
+            flow, step = await self.flow(store, 0)
+            await ended(store, some(THEN, 5, 10), THEN)
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 5
+            assert names([OLDEST])[0] not in self.parts()
+            assert self.lies_in(flow, step) == ["rest"] * 2
+            assert [job.id for job in await all_jobs(store)] == sorted([flow, step])
+            assert self.counts() == [1, 1, 1]
+            assert await prune(store, EVERYTHING) == 1  # the step goes with its flow
+            assert await all_jobs(store) == []
+            assert self.counts() == [0, 0, 0]
+
+    async def test_steps_of_an_unfinished_flow_stay(self) -> None:
+        async with self.opened(THEN) as store:
+            (new,) = some(THEN, 1, 90, plan=chain("task", "other"))  # ids of flows are not used again
+            await store.enqueue([new], now=THEN)
+            await beat(store, until=THEN + DAY, now=THEN)
+            (run,) = (await claim(store, now=THEN)).jobs
+            await store.finish([decide(run, Done("1"), now=THEN)])
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == await prune(store, EVERYTHING) == 0
+            assert len(await flows_of(store).step_jobs(new.id, first=0, last=MAX_POSITION, limit=9)) == 2
+
+    async def test_steps_of_a_deleted_flow_are_dropped_with_their_rows(self) -> None:
+        async with self.opened(THEN) as store:
+            await self.flow(store, 0)
+            for table in ("flows", "plans"):
+                self.server.run(f"DELETE FROM dated.mainspring_{table}")
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 2
+            assert await all_jobs(store) == []
+            assert self.counts() == [0, 0, 0]
+
+    async def test_partition_with_many_flows_is_pruned_row_by_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(partition_pruning, "MAX_ROWS_MOVED", 3)
+        async with self.opened(THEN) as store:
+            for n in range(2):
+                await self.flow(store, n)
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 0
+            assert await prune(store, EVERYTHING) == 2
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 0
+            assert names([OLDEST])[0] not in self.parts()
 
 
 class TestForgettingBesideWork(Dated):

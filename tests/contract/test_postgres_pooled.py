@@ -27,6 +27,8 @@ from mainspring.testing.contract.claim_expiry import ClaimExpiryContract
 from mainspring.testing.contract.enqueue import EnqueueContract
 from mainspring.testing.contract.finish import FinishContract
 from mainspring.testing.contract.fire import FireContract
+from mainspring.testing.contract.flow import FlowContract
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.keys import KeysContract
 from mainspring.testing.contract.leader import LeaderContract
 from mainspring.testing.contract.lifecycle import LifecycleContract
@@ -57,7 +59,7 @@ class Pooled(Contract):
 
 class TestPooled(
     Kept, Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, ClaimExpiryContract, BeatContract,
-    FinishContract, FireContract,
+    FinishContract, FireContract, FlowContract,
     LeaderContract,
 ):  # fmt: skip
     """Transactions, locks, batches; the other tests repeat these, and are slow."""
@@ -67,7 +69,7 @@ class TestPooled(
 
 
 @pytest.mark.slow
-class TestAllPooled(Kept, Pooled, StoreContract):
+class TestAllPooled(Kept, Pooled, StoreContract, FlowContract, FlowActionsContract):
     pass
 
 

@@ -98,12 +98,13 @@ def revive(
 
 
 def _reopened(graph: Graph, flow: Flow, steps: Collection[int], now: datetime) -> RowEdit:
-    """The flow, open, with everything behind these steps waiting. A step that runs now goes on."""
+    """The flow, open, with everything behind these steps waiting. A step that runs now goes on, and so does one of
+    these that is behind another."""
     edit = RowEdit(graph, replace(flow, state="open", cancelled=False, ended_at=None), now)
     edit.dead = [n for n in edit.dead if n not in steps]
     behind = _behind(graph, steps)
     for n in sorted(behind):
-        if edit.statuses[n] != StepStatus.RELEASED:
+        if edit.statuses[n] != StepStatus.RELEASED and n not in steps:
             _reset(edit, n)
     edit.look_at(behind)
     return edit

@@ -1,35 +1,60 @@
-"""The graphs of the plans that a process has read lately: plans never change."""
+"""The graphs of flows that a process has read lately: plans never change, so that none is read or decoded twice."""
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
+from collections.abc import Iterable
+
+import msgspec
 
 from ..flow.graph import Graph
 from ..ids import JobId
+from ..records.plan import Plan
+from ..records.unreadable import unreadable_record
 
-# Graphs that are kept: this many, and this many characters of their plans together.
+# Graphs that are kept at most, and characters of the texts of their plans together.
 MAX_KEPT_GRAPHS = 2000
 MAX_KEPT_CHARACTERS = 20_000_000
 
+_decode_plan = msgspec.json.Decoder(Plan).decode
+
 
 class GraphCache:
-    """The graphs of flows that were read lately, by the id of the flow."""
+    """The graphs of flows that were read lately, by the id of the flow. Threads may share it."""
 
     def __init__(self) -> None:
         self._graphs: OrderedDict[JobId, tuple[Graph, int]] = OrderedDict()
         self._characters = 0
+        self._lock = threading.Lock()
 
     def get(self, id: JobId) -> Graph | None:
-        if (found := self._graphs.get(id)) is None:
-            return None
-        self._graphs.move_to_end(id)
-        return found[0]
+        with self._lock:
+            if (found := self._graphs.get(id)) is None:
+                return None
+            self._graphs.move_to_end(id)
+            return found[0]
 
     def put(self, id: JobId, graph: Graph, characters: int) -> None:
-        if id in self._graphs:
-            return
-        self._graphs[id] = graph, characters
-        self._characters += characters
-        while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
-            _, (_, size) = self._graphs.popitem(last=False)
-            self._characters -= size
+        with self._lock:
+            if id in self._graphs:
+                return
+            self._graphs[id] = graph, characters
+            self._characters += characters
+            while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
+                _, (_, size) = self._graphs.popitem(last=False)
+                self._characters -= size
+
+
+def decode_graphs(rows: Iterable[tuple[JobId, str]], cache: GraphCache | None = None) -> dict[JobId, Graph]:
+    """The graphs of plans, given with the ids of their flows. A plan that cannot be decoded is left out."""
+    found: dict[JobId, Graph] = {}
+    for id, body in rows:
+        try:
+            found[id] = Graph(_decode_plan(body))
+        except msgspec.DecodeError as error:
+            unreadable_record("plan of flow", id, error)
+            continue
+        if cache is not None:
+            cache.put(id, found[id], len(body))
+    return found

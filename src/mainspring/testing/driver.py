@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -54,6 +55,8 @@ class DrivenWorker(Worker):
         self.next_at: datetime | None = None
         """When the next job or schedule is due, as of its last pause; None if nothing is."""
         super().__init__(engine, concurrency=1)
+        # _room() lets one job start at a time; runs that wait for time need no slot.
+        self._slots.resize(sys.maxsize)
 
     def _choose_settings(self, settings: Settings, concurrency: int | None) -> Settings:
         chosen = super()._choose_settings(settings, concurrency)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..errors import StepNotCompleted
 from ..flow.conditions import ABSENT, at_path
 from ..flow.function import plan_of
 from ..flow.graph import Graph
@@ -35,10 +36,6 @@ _NULL = "null"
 
 class BadValue(Exception):
     """A value of a step that a run needs cannot be loaded. Another attempt would not change that."""
-
-
-class StepNotCompleted(Exception):
-    """The step whose value a run needs was put back to work. The run is obsolete, and will be cancelled."""
 
 
 class FlowRuns:

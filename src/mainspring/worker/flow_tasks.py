@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from ..clock import Clock
-from ..flow.graph import Graph
-from ..flow.moves import add_items
 from ..ids import JobId
 from ..records.flow import CANCEL_STEPS, FAN_OUT, OPEN, PLANNED_FLOW, Flow, FlowWithPlan
 from ..records.job import Action, Job, State
@@ -31,7 +29,7 @@ PAGE_JOBS = 1000
 # Items of one map that may be unfinished: a map of a million is never a million jobs to claim.
 MAX_UNFINISHED_ITEMS = 10_000
 # Wait for some of these items to end.
-SNOOZE_SECONDS = 1.0
+SNOOZE_SECONDS = 0.1
 _OPTIONS = CheckedOptions(max_retries=20, timeout=3600.0)
 
 
@@ -43,6 +41,9 @@ class FlowTasks:
 
     async def fan_out(self, ctx: Context, items: msgspec.Raw, step: int) -> None:
         """Makes the items of a map, page by page. After a crash it goes on behind the last page."""
+        from ..flow.graph import Graph
+        from ..flow.moves import add_items
+
         values, ref = _list_of(items), ctx.job.step
         if ref is None:
             raise Discard("no flow has made this job")

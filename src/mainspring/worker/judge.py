@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,7 +16,9 @@ from ..records.run import Ending, Execution, Failure
 from ..store import Store
 from ..survived_errors import count_error
 from ..task.context import Context
-from ..task.flow_failure import FlowEnd
+
+if TYPE_CHECKING:
+    from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD

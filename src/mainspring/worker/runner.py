@@ -16,7 +16,7 @@ from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
 from ..codec import decode_or_text, encode_result, is_async
 from ..config import Settings
-from ..errors import BadFlow, ItemsFailed, StoreError, StoreUnavailable
+from ..errors import BadFlow, ItemsFailed, StepNotCompleted, StoreError, StoreUnavailable
 from ..executor.threads import Threads
 from ..failpoint import failpoint
 from ..middleware import Middleware, Next, onion
@@ -42,7 +42,6 @@ from ..task.context import Context, running
 from ..task.options import CheckedOptions
 from ..task.task import Task
 from .child_slots import ChildSlots
-from .flow_runs import FlowRuns, StepNotCompleted, plan
 from .report_buffer import ReportBuffer
 
 _DONE = Done()
@@ -52,6 +51,7 @@ MAX_TRIES_PER_SECOND = 100
 if TYPE_CHECKING:
     from ..executor.pool import ProcessPool
     from ..executor.protocol import Message, Raised
+    from .flow_runs import FlowRuns
 
 
 class Pacer:
@@ -95,7 +95,7 @@ class Runner:
         max_crashes: int = 3,
         skew: float = 0.0,
         children: int = 0,
-        flows: FlowRuns,
+        flows: Callable[[], FlowRuns],
     ) -> None:
         """`children`: how many child processes run process tasks in turn; 0: as many as there are runs. `skew`: how
         long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
@@ -109,7 +109,8 @@ class Runner:
         self._pacer = Pacer(clock)
         self._result_limit = result_limit
         self._tasks = tasks
-        self._flows = flows
+        self._make_flows = flows
+        self._flows: FlowRuns | None = None
         # A child process handles its soft timeout itself.
         soft = {
             name: task.options.soft_timeout
@@ -139,7 +140,7 @@ class Runner:
         clock: Clock,
         reports: ReportBuffer,
         settings: Settings,
-        flows: FlowRuns,
+        flows: Callable[[], FlowRuns],
     ) -> Runner:
         return cls(
             tasks,
@@ -176,7 +177,7 @@ class Runner:
         running.set(ctx)
         try:
             if job.refs or prepared.is_flow:
-                if (ended := await self._flows.prepare(ctx, self._tasks[job.task])) is not None:
+                if (ended := await self._flow_runs().prepare(ctx, self._tasks[job.task])) is not None:
                     return ended
             else:
                 ctx.arguments = prepared.decode(job.payload)
@@ -239,7 +240,8 @@ class Runner:
         return replace(policy, max_retries=retries, backoff=job.backoff or policy.backoff)
 
     def close(self) -> None:
-        self._flows.reads.close()
+        if self._flows is not None:
+            self._flows.reads.close()
         self.threads.close()
         if self._process_pool is not None:
             self._process_pool.close()
@@ -247,7 +249,7 @@ class Runner:
     def _innermost(self, task: Task[Any, Any]) -> Next:
         fn, context = task.fn, task.arguments.context
         if task.is_flow:
-            return lambda ctx: self.threads.call(partial(plan, task, ctx), ctx)
+            return partial(self._plan, task)
         if task.executor == "process":
             from ..executor.pool import ProcessPool, import_path_of
 
@@ -258,6 +260,16 @@ class Runner:
                 return lambda ctx: fn(*ctx.arguments[0], **ctx.arguments[1])
             return lambda ctx: fn(ctx, *ctx.arguments[0], **ctx.arguments[1])
         return partial(self._in_thread, fn, context is not None)
+
+    def _flow_runs(self) -> FlowRuns:
+        """Made when the first flow, or the first step with values of others, runs here."""
+        self._flows = self._flows or self._make_flows()
+        return self._flows
+
+    async def _plan(self, task: Task[Any, Any], ctx: Context) -> Any:
+        from .flow_runs import plan
+
+        return await self.threads.call(partial(plan, task, ctx), ctx)
 
     async def _in_thread(self, fn: Callable[..., Any], wants_context: bool, ctx: Context) -> Any:
         args, kwargs = ctx.arguments

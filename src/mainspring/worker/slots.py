@@ -65,6 +65,7 @@ class Slots:
         self._suspended = 0
         """Number of runs that wait for anything but a slot or a child process."""
         self._ahead = ClaimAhead(clock)
+        self._claims_ahead = 1 < size < claim_ahead.ENOUGH_SLOTS
         self._slot_timer: Timer | None = None
         self._waits_for_slot: Run | None = None
         """The run that was the last in `_ready` when that timer was set."""
@@ -95,7 +96,7 @@ class Slots:
         return list(islice(reversed(self._runs.values()), count))[::-1]
 
     def resize(self, size: int) -> None:
-        self.size = size
+        self.size, self._claims_ahead = size, 1 < size < claim_ahead.ENOUGH_SLOTS
         self._begin_ready()
 
     def overlap_with_store(self) -> None:
@@ -111,7 +112,7 @@ class Slots:
     @property
     def capacity(self) -> int:
         """The slots, and how many jobs to claim ahead of them."""
-        return self.size + self._ahead.jobs(self.size)
+        return self.size + self._ahead.jobs(self.size) if self._claims_ahead else self.size
 
     @property
     def free(self) -> int:
@@ -180,7 +181,7 @@ class Slots:
         since, half = self._clock.monotonic(), self.capacity // 2 if self._overlaps else -1
         at_once, began_at, self._was_full = 0, self._clock.now() if self._was_full else None, False
         ended: RunEnd
-        while self._ready and self._has_slot:
+        while self._ready and self._suspended + len(self._leaks) < self.size:
             run = self._ready.popleft()
             if run.end_reason is not None:
                 self._settle(run, run.end_reason)
@@ -219,7 +220,7 @@ class Slots:
             at_once += 1
             if cancelled or len(self._runs) == half or self._clock.monotonic() - since > START_SECONDS:
                 break  # to begin the others in a task that is not cancelled, or after other work of the loop
-        if at_once:
+        if at_once and self._claims_ahead:
             self._ahead.note_ended(at_once, self._clock.monotonic() - since)
         self._go_on()
 

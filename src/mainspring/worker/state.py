@@ -39,7 +39,7 @@ class WorkerState:
 
     @property
     def may_claim(self) -> bool:
-        return not (self.stopping or self.lapsed or self.commands.drained)
+        return not (self.lapsed or self.commands.drained or self.phase in ("stopping", "ended"))
 
     def start(self, *, until_idle: bool = False, max_runs: float = math.inf) -> None:
         self.until_idle, self.max_runs = until_idle, max_runs

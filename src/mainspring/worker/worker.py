@@ -32,7 +32,6 @@ from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
-from .flow_runs import FlowRuns
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
 from .recycle import RecyclePolicy, resident_bytes
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..task.context import Context
     from ..task.flow_failure import FlowEnd
+    from .flow_runs import FlowRuns
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, per slot, above which the worker stops claiming.
@@ -88,9 +88,8 @@ class Worker:
         self._scheduler = engine.scheduler(settings.fire)
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
-        flows = FlowRuns(lambda: self._store, lambda: self._retry, settings.result_limit)
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, flows)
+        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, self._make_flows)
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
@@ -143,6 +142,11 @@ class Worker:
         self._recycle_policy = RecyclePolicy(clock, jobs=jobs, memory=memory)
         self._main: asyncio.Task[None] | None = None
         engine.add_worker(self)
+
+    def _make_flows(self) -> FlowRuns:
+        from .flow_runs import FlowRuns
+
+        return FlowRuns(lambda: self._store, lambda: self._retry, self._settings.result_limit)
 
     def _choose_settings(self, settings: Settings, concurrency: int | None) -> Settings:
         chosen = settings if concurrency is None else load({"concurrency": concurrency}, {})
@@ -358,7 +362,9 @@ class Worker:
 
     def _free_slots(self) -> int:
         backlog = self._completer
-        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity or backlog.bytes > BACKLOG_BYTES
+        full = backlog.bytes and (
+            backlog.bytes > BACKLOG_BYTES or len(backlog) > BACKLOG_PER_SLOT * self._slots.capacity
+        )
         return 0 if full or not self._state.may_claim else self._room()
 
     def _room(self) -> int:

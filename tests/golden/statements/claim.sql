@@ -295,7 +295,7 @@ WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending';
 -- expire
 WITH gone AS (
     DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NULL
+        SELECT ctid FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NULL AND (SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id) IS NULL
         ORDER BY expires_at LIMIT $2
         FOR UPDATE SKIP LOCKED))
     RETURNING *)
@@ -304,8 +304,9 @@ SELECT id, queue, task, rank, 'expired', run_at, created_at, expires_at, attempt
 ON CONFLICT (id) DO UPDATE SET queue = excluded.queue, task = excluded.task, rank = excluded.rank, state = excluded.state, run_at = excluded.run_at, created_at = excluded.created_at, expires_at = excluded.expires_at, attempt = excluded.attempt, crashes = excluded.crashes, runs = excluded.runs, lease = excluded.lease, worker = excluded.worker, started_at = excluded.started_at, finished_at = excluded.finished_at, cancel_reason = excluded.cancel_reason, unique_key = excluded.unique_key, idempotency_key = excluded.idempotency_key, options = excluded.options, failure = excluded.failure, payload = excluded.payload, result = excluded.result, progress = excluded.progress, error = excluded.error, tags = excluded.tags, schedule = excluded.schedule, ending = excluded.ending
 RETURNING id;
 
--- find_overdue_of_schedules
-SELECT id, schedule FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NOT NULL
+-- find_overdue_of_others
+SELECT id, schedule, (SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id) AS flow FROM mainspring_jobs
+WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND (schedule IS NOT NULL OR (SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id) IS NOT NULL)
 ORDER BY expires_at, id LIMIT $2;
 
 -- lock_overdue

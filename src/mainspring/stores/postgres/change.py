@@ -13,6 +13,7 @@ from ..rows import job_of
 from ..rules import change as rules
 from ..rules import matches_filter
 from ..rules.read_sets import KnownValues, Name, of_change
+from .flow_rows import lock_families
 from .handle import PostgresHandle
 from .lists import job_page
 from .pool import Session
@@ -54,6 +55,8 @@ async def _change(
     tables, ids = LockedTables(), [row[0] for row in rows]
     for row in rows:
         tables.add_job(row[0], job_of(row))
+    if ids:
+        await lock_families(db, ids)
 
     def needs(id: JobId, known: KnownValues) -> Iterator[Name]:
         return of_change(action, id, known)

@@ -23,16 +23,18 @@ from ...clock import instant, micros, nearest_instant
 from ...errors import ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, Lease, WorkerId
-from ...records.job import POISON_SUSPECT_CRASHES, UNREADABLE, State
+from ...records.job import POISON_SUSPECT_CRASHES, UNREADABLE, Job, State
 from ...records.unreadable import decoded
 from ...records.worker import Claim
 from ...survived_errors import SurvivedErrors
 from ..rows import CLAIMED_COLUMNS, COLUMNS, claimed_job_of, job_of
 from . import schedules
+from .flow_rows import lock_flows
 from .handle import PostgresHandle, PostgresSettings
 from .jobs import ALL_COLUMNS, OVERWRITE, apply_job_changes, write_jobs
 from .pool import Session
 from .statement_file import read_statements
+from .tables import LockedTables, write
 from .url import PostgresUrl
 
 _survey_errors = SurvivedErrors("backlog", "the next claim of a long backlog tries again")
@@ -42,12 +44,12 @@ MAX_EXPIRED_JOBS = 5000
 # A full claim of at least this many jobs means a backlog.
 MIN_BACKLOG_JOBS = 50
 # With a backlog, a survey (read_claim_view) is made this often at most.
-SURVEY_EVERY_SECONDS = 2.0
+SURVEY_EVERY_SECONDS = 0.1
 # The pause after a survey is at least this multiple of its duration.
 SURVEY_REST_FACTOR = 50.0
 # A survey that takes longer passes over many dead rows, if it is not the number of groups that takes the time.
-SLOW_SURVEY_SECONDS = 0.01
-SLOW_GROUP_SECONDS = 0.00002
+SLOW_SURVEY_SECONDS = 0.0
+SLOW_GROUP_SECONDS = 0.0
 
 _SQL = read_statements(
     "claim.sql",
@@ -240,21 +242,33 @@ async def _claim_in_transaction(db: Session, request: ClaimRequest) -> tuple[lis
 
 
 _EXPIRE = _SQL.statement("expire")
-_FIND_OVERDUE_OF_SCHEDULES = _SQL.statement("find_overdue_of_schedules")
+_FIND_OVERDUE_OF_OTHERS = _SQL.statement("find_overdue_of_others")
 _LOCK_OVERDUE = _SQL.statement("lock_overdue")
 
 
 async def _expire(db: Session, now: int) -> list[JobId]:
-    found = await db.rows(_FIND_OVERDUE_OF_SCHEDULES, now, MAX_EXPIRED_JOBS)
-    await schedules.lock_schedules(db, {schedule for _, schedule in found})
+    found = await db.rows(_FIND_OVERDUE_OF_OTHERS, now, MAX_EXPIRED_JOBS)
+    await schedules.lock_schedules(db, {schedule for _, schedule, _ in found if schedule is not None})
+    await lock_flows(db, {flow for *_, flow in found if flow is not None})
     expired = [id for (id,) in await db.rows(_EXPIRE, now, MAX_EXPIRED_JOBS - len(found))]
     if found:
-        jobs = [job_of(row) for row in await db.rows(_LOCK_OVERDUE, now, [id for id, _ in found])]
+        jobs = [job_of(row) for row in await db.rows(_LOCK_OVERDUE, now, [id for id, *_ in found])]
         pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
         await write_jobs(db, pairs)
         await apply_job_changes(db, pairs)
+        await _end_steps(db, jobs, instant(now))
         expired += [job.id for job in jobs]
     return sorted(expired)
+
+
+async def _end_steps(db: Session, expired: Sequence[Job], at: datetime) -> None:
+    """Moves the flows of steps whose jobs have expired."""
+    tables = LockedTables()
+    for job in expired:
+        if job.step is not None:
+            tables.flow_changes.note_end_of(job.step, State.EXPIRED, at)
+    if tables.flow_changes.noted:
+        await write(db, tables)
 
 
 async def _take_probes_and_suspect(db: Session, view: ClaimView, request: ClaimRequest) -> list[Any]:

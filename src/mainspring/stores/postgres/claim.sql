@@ -197,12 +197,16 @@ UPDATE mainspring_circuits SET probe = $2 WHERE task = $1
 -- fragment overdue
 expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1
 
+-- fragment flow
+-- The flow of a job of a step. A subquery, so that the planner looks each job up, and joins no tables.
+(SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id)
+
 -- statement expire
--- Moves up to $2 overdue jobs without a schedule to the finished jobs. {ended_columns} are {all_columns} with the new
+-- Moves up to $2 overdue jobs without a schedule or flow to the finished jobs. {ended_columns} are {all_columns} with the new
 -- state and $1 as the end.
 WITH gone AS (
     DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM mainspring_jobs WHERE {overdue} AND schedule IS NULL
+        SELECT ctid FROM mainspring_jobs WHERE {overdue} AND schedule IS NULL AND {flow} IS NULL
         ORDER BY expires_at LIMIT $2
         FOR UPDATE SKIP LOCKED))
     RETURNING *)
@@ -211,9 +215,10 @@ SELECT {ended_columns} FROM gone
 {overwrite}
 RETURNING id
 
--- statement find_overdue_of_schedules
--- Read without a lock, because their schedules have to be locked first.
-SELECT id, schedule FROM mainspring_jobs WHERE {overdue} AND schedule IS NOT NULL
+-- statement find_overdue_of_others
+-- Read without a lock, because their schedules and flows have to be locked first.
+SELECT id, schedule, {flow} AS flow FROM mainspring_jobs
+WHERE {overdue} AND (schedule IS NOT NULL OR {flow} IS NOT NULL)
 ORDER BY expires_at, id LIMIT $2
 
 -- statement lock_overdue

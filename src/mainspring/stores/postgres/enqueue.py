@@ -3,7 +3,7 @@
 Jobs without keys are one INSERT; if they differ in id and payload alone, as a batch of one task does, only these are
 sent for each job. One job has a statement of its own, or in a caller's transaction the function mainspring_put.
 MIN_COPY_ROWS jobs or more that differ in more are a COPY. These repeat the rule rules.enqueue.enqueue, and test_twin.py
-compares them. Jobs with keys are enqueued by the rule, in a transaction that locks the keys.
+compares them. Jobs with keys and jobs of flows are enqueued by the rule, in a transaction.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import asyncpg
 from msgspec.structs import replace
 
 from ...clock import micros
+from ...errors import StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ..rows import options_of
 from ..rules import enqueue as rules
+from ..rules.finish import older_workers_text
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
-from .handle import PostgresHandle, PostgresSettings
-from .jobs import array_text, has_keys
+from .flow_latch import PostgresFlowLatch
+from .handle import PostgresSettings
+from .jobs import array_text, need_rule
 from .notifier import is_due_soon
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 from .tables import load, write
@@ -71,7 +74,7 @@ class AlreadyInserted(Exception):
     """One of the jobs exists already."""
 
 
-class PostgresEnqueue(PostgresHandle):
+class PostgresEnqueue(PostgresFlowLatch):
     """The verb `enqueue`."""
 
     def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
@@ -86,7 +89,7 @@ class PostgresEnqueue(PostgresHandle):
             self._open()
             return []
         notify = any(is_due_soon(job.run_at, now) for job in jobs)
-        single = notify and len(jobs) == 1 and not has_keys(jobs)
+        single = notify and len(jobs) == 1 and not need_rule(jobs)
         text = self._notifier.piggyback() if single and self._notifier is not None else None
         answers = await self._enqueue(jobs, now, text)
         if text is not None:
@@ -96,7 +99,8 @@ class PostgresEnqueue(PostgresHandle):
         return answers
 
     async def _enqueue(self, jobs: Sequence[NewJob], now: datetime, notification: str | None) -> list[Enqueued]:
-        if has_keys(jobs):
+        if need_rule(jobs):
+            await self._refuse_older_workers(jobs, now)
             return await self._transact(lambda db: _enqueue_in_transaction(db, jobs, now))
         if len(jobs) == 1:
             with suppress(AlreadyInserted):
@@ -114,8 +118,15 @@ class PostgresEnqueue(PostgresHandle):
         pool = self._open()
         if self._within is None or self._within.pool is not pool:
             self._within = CallerTransactions(pool)
+        # On a connection of our own: a caller's transaction may go on for long, and beats would wait for it.
+        await self._refuse_older_workers(jobs, now)
         with self._clock.outside():
             return await self._within.run(within, jobs, now, lambda db: _enqueue_in_transaction(db, jobs, now))
+
+    async def _refuse_older_workers(self, jobs: Sequence[NewJob], now: datetime) -> None:
+        """Raises StoreUnavailable if a flow cannot begin, because workers that do not know flows are alive."""
+        if any(job.plan is not None for job in jobs) and (alive := await self._older_workers(now)):
+            raise StoreUnavailable(older_workers_text(alive))
 
 
 def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
@@ -222,7 +233,7 @@ async def _copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqu
 
 async def _enqueue_in_transaction(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Enqueues jobs with or without keys, inside a transaction."""
-    if not jobs or not has_keys(jobs):
+    if not jobs or not need_rule(jobs):
         return await _insert(db, jobs, now) if jobs else []
 
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:

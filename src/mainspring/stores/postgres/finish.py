@@ -2,9 +2,10 @@
 
 Plain completions that nothing follows are one statement (COMPLETE_ALL), fenced by the lease: the rows move from
 mainspring_jobs to mainspring_finished. Any other batch is a transaction, in which plain completions are one statement
-too. Reports are written without reading whole jobs. This repeats the rules rules.finish.finish_one and report_one, and
-test_twin.py compares them. What follows a completion (schedules, circuits, further jobs), and every other outcome, is
-written by the rule.
+too; from a batch with ends of steps, the plain completions that nothing follows are split off. Reports are written
+without reading whole jobs. This repeats the rules rules.finish.finish_one and report_one, and test_twin.py compares
+them. What follows a completion (schedules, flows, circuits, further jobs), and every other outcome, is written by the
+rule.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from ...clock import micros
 from ...failpoint import failpoint
-from ...ids import JobId, Lease
+from ...ids import JobId, Lease, WorkerId
 from ...records.circuit import Circuit
 from ...records.job import State
 from ...records.outcome import Outcome
@@ -28,7 +29,7 @@ from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
-from .handle import PostgresHandle
+from .flow_latch import PostgresFlowLatch
 from .jobs import OVERWRITE, has_keys
 from .notifier import is_due_soon
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
@@ -79,20 +80,33 @@ COMPLETE_ALL_NOTED = f"""WITH {_GONE}, {_NOTED}, kept AS ({_KEEP_NOTED}),
 _encode = msgspec.json.encode
 
 
-class PostgresFinish(PostgresHandle):
+class PostgresFinish(PostgresFlowLatch):
     """The verbs `finish` and `report`."""
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         if not outcomes:
             self._open()
             return set()
-        worker_and_leases = self._leases.finished(outcomes)
-        if _are_simple(outcomes) and await self._hot(lambda db: _finish_simple(db, outcomes, *worker_and_leases)):
-            stands = {outcome.id for outcome in outcomes}
+        worker, leases = self._leases.finished(outcomes)
+        if _are_simple(outcomes):
+            stands = await self._finish_simple(outcomes, worker, leases)
+        elif split := _split(outcomes):
+            # The leases may have steps that still run: the next beat deletes them.
+            stands = await self._finish_simple(split[0], worker, []) | await self._finish_others(split[1])
         else:
-            stands = await self._transact(lambda db: write_outcomes(db, outcomes))
+            stands = await self._finish_others(outcomes)
         self._after_finish(outcomes)
         return stands
+
+    async def _finish_simple(self, outcomes: Sequence[Outcome], worker: str | None, leases: list[str]) -> set[JobId]:
+        if await self._hot(lambda db: _finish_simple(db, outcomes, worker, leases)):
+            return {outcome.id for outcome in outcomes}
+        return await self._transact(lambda db: write_outcomes(db, outcomes))
+
+    async def _finish_others(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        planned = [outcome.finished_at for outcome in outcomes if outcome.plan is not None]
+        older = await self._older_workers(max(planned)) if planned else ()
+        return await self._transact(lambda db: write_outcomes(db, outcomes, older))
 
     def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
         if any(_makes_work(outcome) for outcome in outcomes):
@@ -109,14 +123,33 @@ class PostgresFinish(PostgresHandle):
 def _makes_work(outcome: Outcome) -> bool:
     """Whether the outcome makes a job claimable or a schedule due."""
     again = outcome.state is State.PENDING and is_due_soon(outcome.run_at, outcome.finished_at)
-    return again or bool(outcome.then or outcome.breaker or outcome.schedule)
+    return again or bool(outcome.then or outcome.breaker or outcome.schedule or _is_of_flow(outcome))
+
+
+def _is_of_flow(outcome: Outcome) -> bool:
+    """Whether the outcome may begin a flow, move or conclude one."""
+    return outcome.step is not None or outcome.state is State.WAITING or outcome.concludes is not None
 
 
 def _are_simple(outcomes: Sequence[Outcome]) -> bool:
     """Whether all outcomes are plain completions of different jobs, without a schedule or jobs that follow."""
-    if any(outcome.then or outcome.schedule is not None or not is_plain_completion(outcome) for outcome in outcomes):
+    if not all(map(_is_simple, outcomes)):
         return False
     return len({outcome.id for outcome in outcomes}) == len(outcomes)
+
+
+def _is_simple(outcome: Outcome) -> bool:
+    if outcome.then or outcome.schedule is not None or outcome.step is not None:
+        return False
+    return is_plain_completion(outcome)
+
+
+def _split(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]] | None:
+    """The simple outcomes and the others, if these are of flows. None if the batch is not to be split."""
+    if not any(map(_is_of_flow, outcomes)) or len({outcome.id for outcome in outcomes}) < len(outcomes):
+        return None
+    simple = [outcome for outcome in outcomes if _is_simple(outcome)]
+    return (simple, [outcome for outcome in outcomes if not _is_simple(outcome)]) if simple else None
 
 
 async def _finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | None, leases: list[str]) -> bool:
@@ -154,7 +187,9 @@ def _outcome_values(outcomes: Sequence[Outcome]) -> tuple[str, str]:
     return SEPARATOR.join(ends), _encode(ends).decode()
 
 
-async def write_outcomes(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def write_outcomes(
+    db: Session, outcomes: Sequence[Outcome], older_workers: Sequence[WorkerId] = ()
+) -> set[JobId]:
     """Writes the outcomes that the fence accepts; returns the ids whose outcome is the recorded end of its run. Runs
     inside a transaction."""
     plain = [] if _must_run_in_order(outcomes) else [outcome for outcome in outcomes if is_plain_completion(outcome)]
@@ -174,6 +209,7 @@ async def write_outcomes(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]
         return outcome.id in completed
 
     tables = LockedTables()
+    tables.older_workers = older_workers
     if len(by_sql) == len(outcomes) and not any(outcome.then for outcome in outcomes):
         await fetch(db, tables, of_completions(outcomes))
     else:

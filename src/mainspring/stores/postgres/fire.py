@@ -62,7 +62,9 @@ def _are_independent(firings: Sequence[Firing]) -> bool:
     """Whether no firing depends on another one of the call, as long as all keys are free."""
     names = {firing.schedule.name for firing in firings}
     read = {name for firing in firings for name, _ in firing.reads}
-    return len(names) == len(firings) and not names & read and not any(firing.cancel for firing in firings)
+    if any(firing.cancel or any(job.step or job.plan for job in firing.jobs) for firing in firings):
+        return False
+    return len(names) == len(firings) and not names & read
 
 
 async def _fire_together(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired] | None:

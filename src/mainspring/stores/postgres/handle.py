@@ -51,6 +51,7 @@ class PostgresHandle:
             transactions=True,
             scripts=True,
             counts=True,
+            flows=True,
         )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability

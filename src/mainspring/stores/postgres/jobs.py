@@ -1,7 +1,7 @@
 """Finds, locks and writes rows of the two tables of jobs: unfinished and finished.
 
-Every verb takes its locks in this order: keys, schedules, jobs, circuits. So deadlocks are rare; PostgreSQL ends one of
-the transactions then, and the pool runs it again.
+Every verb takes its locks in this order: keys, schedules, flows, jobs, circuits. So deadlocks are rare; PostgreSQL ends
+one of the transactions then, and the pool runs it again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ def has_keys(jobs: Sequence[NewJob]) -> bool:
     return any(job.unique_key is not None or job.idempotency_key is not None for job in jobs)
 
 
+def need_rule(jobs: Sequence[NewJob]) -> bool:
+    """Whether one of the jobs has a key, or belongs to a flow: then the rule enqueues them."""
+    return any(
+        job.unique_key is not None or job.idempotency_key is not None or job.step is not None or job.plan is not None
+        for job in jobs
+    )
+
+
 # locks
 
 
@@ -57,6 +65,16 @@ async def lock_jobs(db: Session, ids: Collection[JobId]) -> dict[JobId, Job]:
     found = {}
     for table in ("mainspring_jobs", "mainspring_finished"):
         found.update({row[0]: job_of(row) for row in await db.rows(_LOCK.format(table, ""), list(ids))})
+    return found
+
+
+async def lock_unfinished_first(db: Session, ids: Collection[JobId]) -> dict[JobId, Job]:
+    """Like lock_jobs, for jobs that are nearly always unfinished, and that no other transaction moves."""
+    rows = await db.rows(_LOCK.format("mainspring_jobs", ""), list(ids))
+    found = {row[0]: job_of(row) for row in rows}
+    if rest := [id for id in ids if id not in found]:
+        rows = await db.rows(_LOCK.format("mainspring_finished", ""), rest)
+        found.update({row[0]: job_of(row) for row in rows})
     return found
 
 

@@ -72,13 +72,22 @@ _KEPT = """WITH RECURSIVE groups AS (
         ON edge.state = groups.state AND edge.task = groups.task
     CROSS JOIN LATERAL (SELECT id FROM {table} AS job WHERE job.state = groups.state AND job.task = groups.task
         AND (job.finished_at, job.id) >= (coalesce(edge.at, -1), coalesce(edge.id, '')) LIMIT $5) AS job LIMIT $5"""
+# Jobs that have a flow, which are deleted with it one by one, and jobs of the steps of a stored flow.
+_OF_FLOWS = """SELECT id FROM mainspring_flows AS flow
+    WHERE id >= $1 AND id < $2 AND EXISTS (SELECT 1 FROM {table} AS job WHERE job.id = flow.id)
+    UNION SELECT job_id FROM mainspring_flow_jobs AS step
+    WHERE job_id >= $1 AND job_id < $2 AND EXISTS (SELECT 1 FROM mainspring_flows AS flow WHERE flow.id = step.flow)
+        AND EXISTS (SELECT 1 FROM {table} AS job WHERE job.id = step.job_id) LIMIT $3"""
 
 
 async def _kept_ids(day: DayPartition, edges: Edges, db: Session) -> list[JobId]:
-    """The ids of the jobs to keep, at most MAX_ROWS_MOVED + 1."""
+    """The ids of the jobs to keep; if they are more than MAX_ROWS_MOVED, some of them."""
     states, tasks = [state for state, _ in edges], [task for _, task in edges]
     ends, ids = [at for at, _ in edges.values()], [id for _, id in edges.values()]
-    return [id for (id,) in await db.rows(_KEPT.format(table=day.table), states, tasks, ends, ids, MAX_ROWS_MOVED + 1)]
+    most = MAX_ROWS_MOVED + 1
+    rows = await db.rows(_KEPT.format(table=day.table), states, tasks, ends, ids, most)
+    rows += await db.rows(_OF_FLOWS.format(table=day.table), day.low, day.high, most)
+    return list({id for (id,) in rows})
 
 
 # Blocks writers of the partition; readers go on.
@@ -111,7 +120,7 @@ async def _drop_partition(day: DayPartition, rules: Rules, db: Session) -> int:
     if len(kept) > MAX_ROWS_MOVED:
         return 0
     count = int(await db.value(f"SELECT count(*) FROM {day.table}"))
-    for table in ("mainspring_executions", "mainspring_logs"):
+    for table in ("mainspring_executions", "mainspring_logs", "mainspring_flow_jobs"):
         await db.run(_DELETE_HISTORY.format(table), day.low, day.high, kept)
     await db.run(_DETACH.format(table=day.table))
     if kept:

@@ -24,11 +24,14 @@ _OF_TASK = """(SELECT one.* FROM (SELECT DISTINCT queue FROM groups WHERE state 
     CROSS JOIN LATERAL (SELECT {what} FROM mainspring_finished WHERE task = $2 AND queue = queues.queue AND state = $1
         AND {when} ORDER BY finished_at {way}, id {way} LIMIT {room}) AS one)"""
 _KEPT = _OF_TASK.format(what="finished_at, id", when="true", way="DESC", room="$4::bigint")
+# A subquery, so that the planner looks each job up, and joins no tables.
+NOT_OF_FLOW = """(SELECT true FROM mainspring_flow_jobs AS step JOIN mainspring_flows AS flow ON flow.id = step.flow
+        WHERE step.job_id = mainspring_finished.id) IS NULL"""
 _PRUNABLE_JOBS = _OF_TASK.format(
     what=COLUMNS,
     way="ASC",
     room="$5::bigint",
-    when="""finished_at < $3 AND
+    when=f"""{NOT_OF_FLOW} AND finished_at < $3 AND
     ($4::bigint = 0 OR (finished_at, id) < (SELECT finished_at, id FROM last))""",
 )
 _SURPLUS = f"""WITH {GROUPS[FINISHED]},

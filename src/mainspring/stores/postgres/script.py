@@ -7,6 +7,8 @@ from .url import PostgresUrl
 
 # Lock timeout of a migration: while it waits for a table, all other transactions wait behind it.
 LOCK_SECONDS = 2.0
+# The schema with which releases know flows: an older one would end the steps of a flow without moving it.
+FLOWS_VERSION = 6
 
 
 def migration_script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
@@ -38,9 +40,14 @@ DO $$ BEGIN PERFORM pg_advisory_xact_lock({url.lock}, -1); END $$;"""
 
 def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
     """The statements between two versions, for a transaction that has set its limits."""
-    parts = [_GUARD.format(target=target, oldest=migrations.oldest(target))] if at else []
+    oldest = str(migrations.oldest(target))
+    parts = [_GUARD.format(target=target, oldest=oldest)] if at else []
+    if at >= FLOWS_VERSION:
+        parts.append(_LOCK_FLOWS if target >= FLOWS_VERSION else _REFUSE_FLOWS.format(target=target))
     parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
-    parts.append(_RECORD_VERSION.format(target=target, oldest=migrations.oldest(target)) if target else _DROP_VERSION)
+    if min(at, target) >= FLOWS_VERSION:
+        oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest, flows=FLOWS_VERSION)
+    parts.append(_RECORD_VERSION.format(target=target, oldest=oldest) if target else _DROP_VERSION)
     return ("" if at else _CREATE_SCHEMA.format(schema=url.schema)) + url.bare("\n".join(parts))
 
 
@@ -80,6 +87,18 @@ DO $$ DECLARE alive text; worker record; known integer; BEGIN
         MESSAGE = 'workers are alive that cannot work with schema {target}: ' || alive || '; stop them first';
     END IF;
 END $$;"""
+
+# No flow may come between the look and the commit.
+_LOCK_FLOWS = "LOCK TABLE mainspring_flows IN SHARE ROW EXCLUSIVE MODE;"
+_REFUSE_FLOWS = f"""{_LOCK_FLOWS}
+DO $$ DECLARE stored bigint; BEGIN
+    SELECT count(*) INTO stored FROM mainspring_flows;
+    IF stored > 0 THEN RAISE object_in_use USING
+        MESSAGE = stored || ' flows are stored, which schema {{target}} cannot keep: delete their jobs first';
+    END IF;
+END $$;"""
+# While flows are stored, releases that do not know them stay shut out.
+_OLDEST_WITH_FLOWS = "greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows) THEN {flows} ELSE 0 END)"
 
 _RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;

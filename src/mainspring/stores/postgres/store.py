@@ -19,6 +19,7 @@ from .enqueue import PostgresEnqueue
 from .feed import PostgresFeed
 from .finish import PostgresFinish
 from .fire import PostgresFire
+from .flows import PostgresFlows
 from .handle import PostgresSettings, close_all
 from .listener import PostgresListener
 from .lists import PostgresLists
@@ -49,6 +50,7 @@ class PostgresStore(
     PostgresWait,
     PostgresSchedules,
     PostgresFire,
+    PostgresFlows,
     PostgresTerms,
     PostgresChange,
     PostgresQueues,

@@ -1,7 +1,7 @@
 """Locks and loads what a rule reads, inside a transaction, and writes what the rule changed.
 
 The number of statements does not depend on the size of the batch. Locks are taken in the order of jobs.py: keys,
-schedules, jobs, circuits; and within each kind in a fixed order.
+schedules, flows, jobs, circuits; and within each kind in a fixed order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ from ...ids import JobId
 from ...records.job import Job
 from ...records.run import Execution
 from ..rows import execution_row
+from ..rules.flows import settle_flows
 from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from . import schedules
 from .circuits import circuits, write_circuits
-from .jobs import delete_jobs, find_jobs, insert_jobs, lock_jobs, lock_names, lock_running_jobs, write_jobs
+from .flow_rows import add_flow_jobs, add_flows, drop_flow_jobs, find_steps, write_flows
+from .jobs import (
+    delete_jobs,
+    find_jobs,
+    insert_jobs,
+    lock_jobs,
+    lock_names,
+    lock_running_jobs,
+    lock_unfinished_first,
+    write_jobs,
+)
 from .pool import Session
 from .runs import runs_of
 from .tally import add_counts
@@ -29,7 +40,7 @@ class LockedTables(LoadedTables):
     """Loaded tables. A job that a rule may write counts as read once it is locked."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(flows=True)
         self.locked: set[JobId] = set()
 
     def is_read(self, name: Name) -> bool:
@@ -68,6 +79,8 @@ async def fetch(
     if not keys_locked:
         await lock_names(db, [key[1:] for key in wanted.get("key", ())])
     await _lock_schedules(db, tables, wanted)
+    if ids := wanted.get("flow"):
+        await add_flows(db, tables, ids)
     await _load_jobs(db, tables, wanted, running)
     await _load_others(db, tables, wanted)
 
@@ -129,11 +142,45 @@ async def load_runs(db: Session, tables: LockedTables, ids: Iterable[JobId]) -> 
         tables.add_runs(id, some)
 
 
+async def settle(db: Session, tables: LockedTables) -> None:
+    """Applies to flows what the rules did to the jobs of their steps."""
+    for names in settle_flows(tables):
+        await _fetch_for_flows(db, tables, names)
+
+
+async def _fetch_for_flows(db: Session, tables: LockedTables, names: Iterable[Name]) -> None:
+    """Adds the values of these names. Jobs are locked without reading them before, since their flows are locked."""
+    wanted: dict[Kind, list[Name]] = {}
+    for name in names:
+        wanted.setdefault(name.kind, []).append(name)
+    await _lock_schedules(db, tables, {"schedule": [name.name for name in wanted.get("schedule", ())]})
+    if flows := wanted.get("flow"):
+        await add_flows(db, tables, [name.name for name in flows])
+    if jobs := [name.name for name in wanted.get("job", ())]:
+        _add_locked(tables, jobs, await lock_unfinished_first(db, jobs))
+    for kind in ("unfinished_steps", "failed_steps", "all_steps"):
+        if steps := wanted.get(kind):
+            await _add_steps(db, tables, steps)
+
+
+async def _add_steps(db: Session, tables: LockedTables, names: Sequence[Name]) -> None:
+    """Locks and adds the jobs of flows' steps, after the flows that are steps themselves."""
+    found, waiting = await find_steps(db, names)
+    if flows := [id for id in waiting if not tables.is_read(Name("flow", id))]:
+        await add_flows(db, tables, flows)
+    ids = [id for some in found.values() for id in some]
+    locked = await lock_jobs(db, ids) if ids else {}
+    _add_locked(tables, ids, locked)
+    for name, some in found.items():
+        tables.add_step_jobs(name, [locked[id] for id in some if id in locked])
+
+
 _ADD_RUN = "INSERT INTO mainspring_executions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 
 async def write(db: Session, tables: LockedTables, at: str | None = None) -> None:
-    """Writes what a rule changed. `at` is a failpoint in the middle of it."""
+    """Settles the flows, and writes what the rules changed. `at` is a failpoint in the middle of it."""
+    await settle(db, tables)
     changed, rows = tables.changed_jobs(), tables.changed_schedules()
     await db.many(_ADD_RUN, [execution_row(run) for run in tables.executions])
     if at is not None and (changed or rows):
@@ -141,9 +188,13 @@ async def write(db: Session, tables: LockedTables, at: str | None = None) -> Non
     await schedules.write_schedules(db, rows)
     # First those that exist, as one of them may release a key.
     await write_jobs(db, [(old, new) for _, old, new in changed if old is not None and new is not None])
-    await insert_jobs(db, [new for _, old, new in changed if old is None and new is not None])
+    added = [new for _, old, new in changed if old is None and new is not None]
+    await insert_jobs(db, added)
+    await add_flow_jobs(db, added)
     if gone := [id for id, _, new in changed if new is None]:
         await delete_jobs(db, gone)
+        await drop_flow_jobs(db, [old for _, old, new in changed if old is not None and new is None])
+    await write_flows(db, tables)
     await schedules.record_ticks(db, tables.ticks)
     await write_circuits(db, tables.changed_circuits())
     await add_counts(db, tables.counted)

@@ -368,3 +368,29 @@ CREATE INDEX mainspring_finished_ended ON mainspring_finished (state, finished_a
 
 -- down 5
 DROP INDEX mainspring_finished_ended;
+
+-- up 6, for 1
+-- Flows, by the id of their own job: a row that changes with every step, and the plan, which does not. The fillfactor
+-- leaves room in the row's page, so that its updates are HOT.
+CREATE TABLE mainspring_flows (
+    id   text COLLATE "C" PRIMARY KEY,
+    body text NOT NULL                  -- JSON
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0);
+CREATE TABLE mainspring_plans (
+    flow text COLLATE "C" PRIMARY KEY,
+    body text NOT NULL                  -- JSON
+);
+-- The jobs of the steps. The other index is for expiry and pruning, which find the flow of a job.
+CREATE TABLE mainspring_flow_jobs (
+    flow     text COLLATE "C" NOT NULL,
+    position bigint           NOT NULL, -- life << 56 | step << 32 | index
+    job_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (flow, position)
+);
+CREATE INDEX mainspring_flow_jobs_job ON mainspring_flow_jobs (job_id);
+
+-- down 6
+DROP TABLE mainspring_flow_jobs;
+DROP TABLE mainspring_plans;
+DROP TABLE mainspring_flows;

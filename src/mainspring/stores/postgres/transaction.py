@@ -16,6 +16,7 @@ from ...records.run import RunReport
 from ...store import Transaction
 from .connector import CALL_SECONDS, PostgresConnector
 from .finish import PostgresFinish, save_reports, write_outcomes
+from .flow_rows import lock_flows
 from .handle import PostgresSettings
 from .pool import SETTINGS, Pool, Session, translate_error
 from .schedules import lock_schedules
@@ -58,6 +59,8 @@ class PostgresTransaction:
             await self.connection.execute(_SET_STORE_SETTINGS)
             if outcome.schedule is not None:  # locked before the job, as in every verb
                 await lock_schedules(self._db, {outcome.schedule})
+            if outcome.step is not None:
+                await lock_flows(self._db, {outcome.step.flow})
             await save_reports(self._db, reports)
             if outcome.id not in await write_outcomes(self._db, [outcome]):
                 return False

@@ -9,7 +9,7 @@ from ...ids import JobId
 from ...records.job import Action, Job, State
 from ...records.query import Refusal, Updates
 from .actions import apply_action, expire_if_due, moves_queue, refusal_of
-from .flows import is_worn_out, retried_job, stop_flow
+from .flows import is_replaced, is_worn_out, retried_job, stop_flow
 from .job_ends import delete_job, write_job
 from .tables import Tables
 
@@ -51,6 +51,8 @@ def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -
     if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
+        if is_replaced(tables, job):
+            return Refusal(job.state, error="another job has taken its place in its flow")
         if is_worn_out(tables, job):
             error = "the steps of its flow were put back to work too often: enqueue another flow"
             return Refusal(job.state, error=error)

@@ -1,7 +1,8 @@
 """The rules of flows: what happens to the jobs of steps changes their flow in the same transaction.
 
 A rule notes what it does to jobs (FlowChange), and settle_flows() applies that at the end of the verb. It yields the
-names of what it has to read next, so that a store reads them in any way it likes.
+names of what it has to read next, so that a store reads them in any way it likes. All flows of a batch are settled side
+by side: what they read next is read at once, and a job that was read before a `yield` may have changed after it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ...records.query import Updates
 from ...records.step import StepRef, position_of
 from .actions import apply_action
 from .conflict import to_job
-from .flow_changes import FlowChange
+from .flow_changes import RETRIED_STATES, FlowChange
 from .job_ends import delete_job, write_job
 from .read_sets import Name
 from .tables import Tables
@@ -35,8 +36,16 @@ def settle_flows(tables: Tables) -> Iterator[list[Name]]:
     """Applies the changes that were noted. Yields names that have to be read before it goes on."""
     while changes := tables.flow_changes.take():
         yield from _read(tables, [Name("flow", id) for id in changes])
-        for id, change in changes.items():
-            yield from _settle(tables, id, change)
+        yield from _together([_settle(tables, id, change) for id, change in changes.items()])
+
+
+def _together(parts: Sequence[Iterator[list[Name]]]) -> Iterator[list[Name]]:
+    """Runs these side by side, and yields together what they read next."""
+    while parts:
+        read = [(part, names) for part in parts if (names := next(part, None)) is not None]
+        if read:
+            yield list(dict.fromkeys(name for _, names in read for name in names))
+        parts = [part for part, _ in read]
 
 
 def _read(tables: Tables, names: Sequence[Name]) -> Iterator[list[Name]]:
@@ -107,8 +116,10 @@ def _cancel_steps(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime
     names = [f"{flow.id} {position_of(n, 0, flow.lives.get(n, 0))}" for n in steps]
     yield from _read(tables, [Name("unfinished_steps", name) for name in names])
     found = [job for name in names for job in tables.step_jobs(Name("unfinished_steps", name))]
+    yield from _read_flows_of(tables, found)
+    found = [job for name in names for job in tables.step_jobs(Name("unfinished_steps", name))]
     for job in found[:MAX_CANCELLED_JOBS]:
-        yield from cancel_job(tables, job, at, FLOW_STOPPED)
+        cancel_job(tables, job, at, FLOW_STOPPED)
     if len(found) > MAX_CANCELLED_JOBS:
         _add_cancel_job(tables, flow, steps, at)
 
@@ -120,14 +131,16 @@ def _add_cancel_job(tables: Tables, flow: Flow, steps: Sequence[int], at: dateti
     tables.put_job(to_job(NewJob(id=id, task=CANCEL_STEPS, payload=payload, queue=flow.queue), at))
 
 
-def cancel_job(tables: Tables, job: Job, at: datetime, reason: str) -> Iterator[list[Name]]:
+def _read_flows_of(tables: Tables, jobs: Sequence[Job]) -> Iterator[list[Name]]:
+    """Reads the flows that cancel_job() reads."""
+    yield from _read(tables, [Name("flow", job.id) for job in jobs if job.state is State.WAITING])
+
+
+def cancel_job(tables: Tables, job: Job, at: datetime, reason: str) -> None:
     """Cancels a job that is not final. One that has a flow waits until its steps have stopped."""
-    if job.state is State.WAITING:
-        yield from _read(tables, [Name("flow", job.id)])
-        if tables.flow(job.id) is not None:
-            tables.put_job(stop_flow(tables, job, at, reason))
-            return
-    if not job.state.final:
+    if job.state is State.WAITING and tables.flow(job.id) is not None:
+        tables.put_job(stop_flow(tables, job, at, reason))
+    elif not job.state.final:
         write_job(tables, job, apply_action(Action.CANCEL, job, at, reason))
 
 
@@ -142,6 +155,12 @@ def _wake(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     job = tables.job(id)
     if job is not None and job.state is State.WAITING:
         tables.put_job(replace(job, state=State.PENDING, run_at=at))
+
+
+def is_replaced(tables: Tables, job: Job) -> bool:
+    """Whether the job's step has been decided again since, and has or may get another job."""
+    flow = None if job.step is None else tables.flow(job.step.flow)
+    return flow is not None and not _is_current(flow, job)
 
 
 def is_worn_out(tables: Tables, job: Job) -> bool:
@@ -166,20 +185,26 @@ def _reopen(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     if job is None or job.state in (State.WAITING, State.RUNNING):
         return
     if job.state.final:
+        if job.counted_schedule is not None:
+            yield from _read(tables, [Name("schedule", job.counted_schedule)])
         write_job(tables, job, replace(apply_action(Action.RETRY, job, at, ""), state=State.WAITING))
     else:
         tables.put_job(replace(job, state=State.WAITING))
 
 
 def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[list[Name]]:
-    """Puts the dead and cancelled steps back to work. If there are none, the flow's own job is due at once."""
+    """Puts the dead and cancelled steps back to work. If there are none, and none was put back to work by itself, the
+    flow's own job is due at once."""
     yield from _read(tables, [Name("failed_steps", flow.id)])
-    failed = [job for job in tables.step_jobs(Name("failed_steps", flow.id)) if _is_current(flow, job)]
-    yield from _read(tables, [Name("flow", job.id) for job in failed])
+    found = tables.step_jobs(Name("failed_steps", flow.id))
+    yield from _read(tables, [Name("flow", job.id) for job in found])
+    found = tables.step_jobs(Name("failed_steps", flow.id))
+    failed = [job for job in found if job.state in RETRIED_STATES and _is_current(flow, job)]
     with_job = {job.step.number for job in failed if job.step is not None}
     stopped = [n for n, status in enumerate(flow.statuses) if status in _STOPPED and n not in with_job]
     if not failed and not stopped:
-        yield from _wake(tables, flow.id, at)
+        if flow.state == "over":
+            yield from _wake(tables, flow.id, at)
         return
     for job in failed:
         tables.put_job(retried_job(tables, job, at))
@@ -205,7 +230,7 @@ def _delete(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     found = tables.step_jobs(Name("all_steps", id))
     for job in found[:MAX_CANCELLED_JOBS]:
         if job.state is State.RUNNING:
-            yield from cancel_job(tables, job, at, _FLOW_DELETED)
+            cancel_job(tables, job, at, _FLOW_DELETED)
         else:
             delete_job(tables, job, at)
     tables.drop_flow(id)

@@ -18,6 +18,7 @@ from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
 from ...records.run import Execution, LogLine
+from ...records.step import MAX_INDEX, MAX_POSITION
 from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
 from .keys import keys_held_by, keys_of
@@ -300,8 +301,15 @@ class LoadedTables:
 
     def step_jobs(self, which: Name) -> list[Job]:
         found = (self.job(id) for id in self._step_jobs[which])
-        jobs = [job for job in found if job is not None]
+        jobs = [*(job for job in found if job is not None), *self._new_step_jobs(which)]
         return [job for job in jobs if not job.state.final] if which.kind == "unfinished_steps" else jobs
+
+    def _new_step_jobs(self, which: Name) -> list[Job]:
+        """The jobs of these steps that a rule has made."""
+        flow, _, first = which.name.partition(" ")
+        low, high = (int(first), int(first) | MAX_INDEX) if first else (0, MAX_POSITION)
+        new = [job for id, job in self._new_jobs.items() if job is not None and self._jobs.get(id) is None]
+        return [job for job in new if job.step and job.step.flow == flow and low <= job.step.position <= high]
 
     # all or nothing
 

@@ -176,7 +176,7 @@ def of_firing(firing: Firing, known: KnownValues, now: datetime) -> Iterator[Nam
     yield from (Name("seen_schedule", name) for name, _ in firing.reads)
     yield from of_new_jobs(firing.jobs, known, now)
     for id in firing.cancel:
-        yield from of_job(id, known)
+        yield from of_change(Action.CANCEL, id, known)
 
 
 def of_change(action: Action, id: JobId, known: KnownValues) -> Iterator[Name]:
@@ -194,8 +194,11 @@ def of_change(action: Action, id: JobId, known: KnownValues) -> Iterator[Name]:
             yield from of_job(job.step.flow, known)
             if (flow := known.known_job(job.step.flow)) is not None:
                 yield from _of_keys(flow, known)
-    elif job.state is State.WAITING:
+        return
+    if job.state is State.WAITING:
         yield Name("flow", id)
+    if job.step is not None:
+        yield Name("flow", job.step.flow)
 
 
 def _of_keys(job: Job, known: KnownValues) -> Iterator[Name]:

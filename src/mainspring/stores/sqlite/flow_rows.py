@@ -11,10 +11,9 @@ from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
-from ...records.plan import Plan
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
-from ..graph_cache import GraphCache
+from ..graph_cache import GraphCache, decode_graphs
 from ..rows import COLUMNS, Row, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
@@ -24,7 +23,6 @@ from .lists import mark_undecodable
 
 _encode = msgspec.json.Encoder().encode
 _decode_flow = msgspec.json.Decoder(Flow).decode
-_decode_plan = msgspec.json.Decoder(Plan).decode
 
 
 # reading
@@ -60,14 +58,7 @@ def read_graphs(db: sqlite3.Connection, ids: Collection[JobId], cache: GraphCach
     """The graphs of these flows' plans."""
     found = {} if cache is None else {id: graph for id in ids if (graph := cache.get(id)) is not None}
     if missing := [id for id in ids if id not in found]:
-        for id, body in db.execute(_PLANS, (_encode(missing).decode(),)).fetchall():
-            try:
-                found[id] = Graph(_decode_plan(body))
-            except msgspec.DecodeError as error:
-                unreadable_record("plan of flow", id, error)
-                continue
-            if cache is not None:
-                cache.put(id, found[id], len(body))
+        found.update(decode_graphs(db.execute(_PLANS, (_encode(missing).decode(),)).fetchall(), cache))
     return found
 
 

@@ -74,6 +74,8 @@ def _before(db: sqlite3.Connection, state: State, task: str, end: tuple[int, Job
 def _not_of_flows(db: sqlite3.Connection, pages: Iterable[list[Row]]) -> Iterator[Row]:
     """The rows whose jobs are no steps of a flow that is stored."""
     for page in pages:
-        steps = {row[0]: step.flow for row in page if (step := step_of(row[0], row[OPTIONS].encode())) is not None}
+        # A row that cannot be decoded has no options.
+        options = ((row[0], (row[OPTIONS] or "").encode()) for row in page)
+        steps = {id: step.flow for id, text in options if (step := step_of(id, text)) is not None}
         stored = read_flow_ids(db, set(steps.values())) if steps else set()
         yield from (row for row in page if steps.get(row[0]) not in stored)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...flow import moves
 from ...flow.graph import Graph
 from ...ids import JobId
@@ -11,8 +13,25 @@ from ...records.outcome import Cancel, Discard, Done, Suspend
 from ...records.plan import Plan, ValueOf
 from ...records.query import Filter, Update
 from ...records.step import MAX_POSITION, StepValue, position_of
-from .build import NOW, Contract, act, all_jobs, claim_job, finish_run, later, new_job, put, read_job, start
-from .flow import DIAMOND, MAP, a_step, begin, chain, flows_of, row_of, run, run_step, step_job
+from .build import (
+    NOW,
+    Contract,
+    a_schedule,
+    act,
+    all_jobs,
+    claim_job,
+    finish_run,
+    fire,
+    later,
+    new_job,
+    next_revision,
+    put,
+    read_job,
+    read_schedule,
+    start,
+    tick_job,
+)
+from .flow import DIAMOND, MAP, a_step, begin, chain, flows_of, row_of, run, run_step, step_job, steps_of
 from .sentences import proves
 
 
@@ -146,6 +165,78 @@ class FlowActionsContract(Contract):
             assert (await row_of(store, id)).statuses == "dru"
             await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
             assert (await row_of(store, id)).statuses == "rrw"
+
+    @proves("FL9")
+    async def test_a_job_whose_step_has_another_one_is_not_retried(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b", after=(0,), on="end"))))
+            await run_step(store, id, 0, ValueError("no"))
+            first = (await run_step(store, id, 1, ValueError("no"))).id
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
+            await run_step(store, id, 0, Done("1"))
+            second = await step_job(store, id, 1, life=1)
+            assert (await act(store, Action.RETRY, first)).refused[first].error is not None
+            await run(store, second.id, Done())
+            assert (await row_of(store, id)).statuses == "cc"
+
+    @proves("FL9")
+    async def test_a_step_retried_together_with_one_that_it_needs_goes_on(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b", after=(0,), on="end"))))
+            for n in (0, 1):
+                await run_step(store, id, n, ValueError("no"))
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id, (await step_job(store, id, 1)).id)
+            assert (await row_of(store, id)).statuses == "rr"
+            for n in (1, 0):
+                await run_step(store, id, n, Done())
+            assert ((await row_of(store, id)).statuses, (await read_job(store, id)).state) == ("cc", State.PENDING)
+
+    @proves("FL9")
+    async def test_a_flow_retried_together_with_its_steps_waits_for_them(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, chain("a", "b"))
+            await run_step(store, id, 0, ValueError("no"))
+            await run(store, id, Discard("dead step"), concludes=(await row_of(store, id)).revision)
+            await act(store, Action.RETRY, id, (await step_job(store, id, 0)).id)
+            assert ((await row_of(store, id)).statuses, (await read_job(store, id)).state) == ("rw", State.WAITING)
+
+    @proves("FL8")
+    async def test_a_schedule_that_replaces_its_run_cancels_its_flow(self) -> None:
+        async with self.opened() as store:
+            schedule = a_schedule("s")
+            job = tick_job(schedule, NOW)
+            await fire(store, replace(schedule, active=(job.id,)), jobs=(job,))
+            await run(store, job.id, Suspend(chain("a")))
+            await fire(store, next_revision(await read_schedule(store, "s")), cancel=(job.id,))
+            assert ((await row_of(store, job.id)).state, (await read_job(store, job.id)).state) == (
+                "over",
+                State.PENDING,
+            )
+
+    @proves("FL9")
+    async def test_retrying_a_step_of_a_flow_in_a_flow_reopens_both_and_revives_the_run_of_the_schedule(self) -> None:
+        async with self.opened() as store:
+            schedule = a_schedule("s")
+            job = tick_job(schedule, NOW)
+            await fire(store, replace(schedule, active=(job.id,)), jobs=(job,))
+            await run(store, job.id, Suspend(chain("a")))
+            inner = (await step_job(store, job.id, 0)).id
+            await run(store, inner, Suspend(chain("b")))
+            await run_step(store, inner, 0, ValueError("no"))
+            for id in (inner, job.id):
+                await run(store, id, Discard("dead step"), concludes=(await row_of(store, id)).revision)
+            assert (await read_schedule(store, "s")).active == ()
+            await act(store, Action.RETRY, (await step_job(store, inner, 0)).id)
+            assert [(await read_job(store, id)).state for id in (inner, job.id)] == [State.WAITING] * 2
+            assert (await read_schedule(store, "s")).active == (job.id,)
+
+    @proves("FL2", "FL8")
+    async def test_a_step_released_by_the_call_that_cancels_its_flow_is_cancelled(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b", after=(0,), on="failure"))))
+            await act(store, Action.CANCEL, id, (await step_job(store, id, 0)).id, reason="no")
+            assert "r" not in (await row_of(store, id)).statuses
+            assert {job.state for job in await steps_of(store, id)} == {State.CANCELLED}
 
     @proves("FL6")
     async def test_a_flow_that_changed_while_it_was_concluded_waits_again(self) -> None:

@@ -1,0 +1,36 @@
+"""The verbs of the PostgreSQL store that read flows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...ids import JobId
+from ...records.flow import FlowWithPlan
+from ...records.job import Job
+from ..graph_cache import decode_graphs
+from ..rows import COLUMNS, job_of
+from .flow_rows import decode_flows
+from .handle import PostgresHandle
+
+_FLOWS = """SELECT flow.id, flow.body, plan.body FROM mainspring_flows AS flow
+    JOIN mainspring_plans AS plan ON plan.flow = flow.id WHERE flow.id = ANY($1) ORDER BY flow.id"""
+_COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
+# One statement, hence one snapshot: a job that ends meanwhile moves from one table to the other.
+STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_flow_jobs AS step
+    CROSS JOIN LATERAL (SELECT {COLUMNS} FROM mainspring_jobs WHERE id = step.job_id
+        UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = step.job_id) AS job
+    WHERE step.flow = $1 AND step.position >= $2 AND step.position <= $3 ORDER BY step.position LIMIT $4"""
+
+
+class PostgresFlows(PostgresHandle):
+    """The verbs flows and step_jobs."""
+
+    async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
+        rows = await self._call(lambda db: db.rows(_FLOWS, list(ids)))
+        flows = decode_flows([(id, body) for id, body, _ in rows])
+        graphs = decode_graphs((id, plan) for id, _, plan in rows)
+        return [FlowWithPlan(flows[id], graphs[id].plan) for id, *_ in rows if id in flows and id in graphs]
+
+    async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
+        rows = await self._read(lambda db: db.rows(STEP_JOBS, flow, first, last, limit))
+        return [job_of(row) for row in rows]
