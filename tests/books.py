@@ -10,15 +10,29 @@ import msgspec
 from mainspring.clock import instant, micros
 from mainspring.records.circuit import Circuit
 from mainspring.records.feed import MIN_FEED_ITEMS
+from mainspring.records.flow import Flow
 from mainspring.stores.redis.document_snapshot import document_of, entries_of
 from mainspring.stores.redis.hashes import read_hash
-from mainspring.stores.redis.index import REGISTERS, index_entries
+from mainspring.stores.redis.index import REGISTERS, index_entries, steps_key
 from mainspring.stores.redis.job_reads import read_shard
 from mainspring.stores.redis.records import packed, unpacked
 from mainspring.stores.redis.shard import Shard, Shards
 from mainspring.stores.rules.keys import keys_held_by
 
-SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
+SORTED = (
+    "made:",
+    "tag:",
+    "made-by:",
+    "error:",
+    "again:",
+    "ended:",
+    "final:",
+    "dead:",
+    "keys",
+    "expiring",
+    "odd",
+    "steps:",
+)
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
 # Bytes of a group's first entry in the index `heads`.
 HEAD_BYTES = 26
@@ -45,9 +59,22 @@ async def audit(shards: Shards) -> None:
         assert all(shards.of_key(key.decode()) is shard for key in pairs[::2])
         held |= zip(pairs[::2], pairs[1::2], strict=True)
     assert held == keys
+    for shard in shards.all:
+        await _flows(shards, shard)
     await _kept(shards)
     schedules, index = await shards.first.call("HKEYS", f"{shards.first.base}:schedule"), "schedules"
     assert await _scores(shards.first, index) == dict.fromkeys(schedules, 0)
+
+
+async def _flows(shards: Shards, shard: Shard) -> None:
+    """Every flow has a plan beside it, is in the shard of its queue, and has unfinished steps unless it is over."""
+    rows = await read_hash(shard, f"{shard.base}:flow")
+    assert (await read_hash(shard, f"{shard.base}:plan")).keys() == rows.keys()
+    for id, text in rows.items():
+        flow = msgspec.json.decode(text, type=Flow)
+        assert (flow.id, shards.of(flow.queue)) == (id, shard)
+        sizes = await shards.each(lambda one, id=id: one.call("ZCARD", f"{one.base}:{steps_key(id, 'open')}"))  # type: ignore[misc]
+        assert sum(sizes) or flow.state == "over" or flow.counts, flow
 
 
 async def _circuits(shards: Shards) -> list[Circuit]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters import RedisCluster
 from mainspring.ids import JobId
 from mainspring.records.flow import StepStatus
 from mainspring.records.job import Action, Job, State
@@ -20,7 +21,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, claim, claim_job, finish_run, new_job, put, read_job
 from mainspring.testing.contract.flow import a_step, chain, row_of, steps_of
-from servers import Postgres
+from servers import Postgres, Redis
 
 TASKS = ("inner", "s", "last", "deep", "deeper", "task")
 STEPS = 5
@@ -107,3 +108,11 @@ async def test_rows_and_jobs_agree_in_a_file(tmp_path: Path) -> None:
 
 async def test_rows_and_jobs_agree_in_postgres(postgres: Postgres) -> None:
     await walk(postgres.fresh(), range(44, 48))
+
+
+async def test_rows_and_jobs_agree_in_redis(redis: Redis) -> None:
+    await walk(redis.fresh(), range(48, 52))
+
+
+async def test_rows_and_jobs_agree_in_a_redis_cluster(redis_cluster: RedisCluster) -> None:
+    await walk(f"{redis_cluster.fresh()}&homes=4", range(52, 54))

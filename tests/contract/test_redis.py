@@ -23,6 +23,8 @@ from mainspring.stores.redis.server import SCRIPTS
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
+from mainspring.testing.contract.flow import FlowContract
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
 
@@ -38,7 +40,7 @@ class Served(Contract):
         return open_store(self.url)
 
 
-class TestRedis(Served, StoreContract):
+class TestRedis(Served, StoreContract, FlowContract, FlowActionsContract):
     """After every test the store is audited."""
 
     @asynccontextmanager
@@ -244,11 +246,11 @@ class TestLoss:
         store = open_store(server.fresh("mainspring"))
         await store.open()
         await beat(store)
-        turns = int(server.run("HGET", "{mainspring}:meta", "turns"))
+        turns = int(server.run("HGET", "{mainspring}:meta", "beats"))
         for _ in range(beats):
             await beat(store)
         assert not caplog.records
-        server.run("HSET", "{mainspring}:meta", "turns", turns)
+        server.run("HSET", "{mainspring}:meta", "beats", turns)
         await beat(store)
         assert f"was restored from an older copy: what the last {beats} beats wrote is lost" in caplog.text
         await store.close()

@@ -17,6 +17,8 @@ from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.url import slot
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, new_job, put
+from mainspring.testing.contract.flow import FlowContract
+from mainspring.testing.contract.flow_actions import FlowActionsContract
 from servers import Redis
 
 
@@ -29,7 +31,7 @@ class Spread(Contract):
         return open_store(self.url)
 
 
-class TestCluster(Spread, StoreContract):
+class TestCluster(Spread, StoreContract, FlowContract, FlowActionsContract):
     """After every test the store is audited. Half the usual number of shards is more than there are masters, and to
     ask all of them costs half as much."""
 

@@ -193,7 +193,7 @@ class TestLoss(Served):
         if how == "anew":
             self.server.fresh()
         else:
-            self.server.run("HINCRBY", "{fresh}:meta", "turns", -1)
+            self.server.run("HINCRBY", "{fresh}:meta", "beats", -1)
             self.server.run("HINCRBY", "{fresh}:meta", "told", -30)
             self.server.run("LTRIM", "{fresh}:news", 0, 19)
         await store.publish([f"{n} that nobody will read" for n in range(60)], now=NOW)

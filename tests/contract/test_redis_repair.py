@@ -72,7 +72,7 @@ class TestMend(Contract):
             ids = await put(store, *(new_job(unique_key=f"key {n}", idempotency_key=f"{n}") for n in range(20)))
             await beat(store)
             for shard in store._open().all:
-                await shard.multi([("DEL", f"{shard.base}:key"), ("HINCRBY", f"{shard.base}:meta", "turns", -1)])
+                await shard.multi([("DEL", f"{shard.base}:key"), ("HINCRBY", f"{shard.base}:meta", "beats", -1)])
             await self.notice(store)
             await audit(store._open())
             assert await put(store, *(new_job(unique_key=f"key {n}") for n in range(20))) == ids
@@ -83,7 +83,7 @@ class TestMend(Contract):
             shard = store._open().of_key("ukey")
             await finish_run(store, await claim_job(store, job_id), Done())
             await shard.multi([
-                ("HSET", f"{shard.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{shard.base}:meta", "turns", -1),
+                ("HSET", f"{shard.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{shard.base}:meta", "beats", -1),
             ])  # fmt: skip
             await self.notice(store)
             await audit(store._open())

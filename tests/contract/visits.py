@@ -11,9 +11,11 @@ from mainspring.errors import StoreError
 from mainspring.records.audit import AuditEntry, AuditFilter
 from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.job import Action
+from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, act, all_jobs, beat, later, new_job, put
+from mainspring.testing.contract.flow import begin, chain, run_step, steps_of
 
 
 @asynccontextmanager
@@ -37,9 +39,18 @@ async def whole_way(url: str) -> None:
         await store.drop_schedules(["naïve: 'x'"])
         await store.prune({}, audited_since=NOW, now=later(9))
         await keep(store)
+        await flow(store)
         assert {finding.about for finding in await store.diagnose()} >= {"server", "durability", "memory", "listener"}
         assert await store.time()
         await hear(store, other)
+
+
+async def flow(store: Store) -> None:
+    """Begins a flow, ends a step of it, and deletes it."""
+    id = await begin(store, chain("a", "b"))
+    await run_step(store, id, 0, Done("1"))
+    assert [job.task for job in await steps_of(store, id)] == ["a", "b"]
+    assert (await act(store, Action.DELETE, id)).done == [id]
 
 
 async def keep(store: Store) -> None:

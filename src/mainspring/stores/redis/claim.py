@@ -40,7 +40,7 @@ from .reads import fetch
 from .records import claimed_job, unpacked
 from .shard import Shard, Shards
 from .snapshot import Found, Snapshot
-from .transact import contend_one
+from .transact import contend_one, settle
 from .two_phase import Unit, resolve
 from .url import RedisUrl
 
@@ -82,7 +82,7 @@ class RedisClaim(RedisHandle):
             found = await self._claim(self._open(), queues, worker, tasks, limit, now)
         failpoint("claim.after_commit")
         if found.expired:
-            self._wakeups.notify("final")
+            self._wakeups.notify("new", "final")
         return found
 
     async def _claim(
@@ -191,7 +191,9 @@ async def _claim_by_rule(
         tables = ClaimCandidates()
         snapshot.fill(tables, [Name("worker", worker), Name("circuits", ""), *schedules])
         snapshot.fill(tables, [Name("job", id) for id in snapshot.jobs])
-        claim = _run_rule(tables, paused, queues, worker, tasks, limit, now)
+        expired = rules.expire_due(tables, now)
+        await settle(shards, snapshot, [tables])
+        claim = _run_rule(tables, expired, paused, queues, worker, tasks, limit, now)
         return claim, unit_of(shards, snapshot, tables, micros(now), {job.queue for job in claim.jobs})
 
     return replace(await contend_one(shards, "claim", propose, "new final"), unreadable=list(broken.values()))
@@ -201,7 +203,7 @@ class ClaimCandidates(LoadedTables):
     """The jobs that a claim may take or end, with the index that the rule reads."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(flows=True)
         self.index = ClaimIndex(self.job)
 
     def add_job(self, id: JobId, job: Job | None) -> None:
@@ -210,7 +212,7 @@ class ClaimCandidates(LoadedTables):
             self.index.add(job)
 
     def put_job(self, job: Job) -> None:
-        if (old := self.job(job.id)) is not None:
+        if self.is_read(Name("job", job.id)) and (old := self.job(job.id)) is not None:
             self.index.remove(old)
         super().put_job(job)
         self.index.add(job)
@@ -218,6 +220,7 @@ class ClaimCandidates(LoadedTables):
 
 def _run_rule(
     tables: ClaimCandidates,
+    expired: list[JobId],
     paused: Collection[str],
     queues: Collection[str] | None,
     worker: WorkerId,
@@ -225,8 +228,7 @@ def _run_rule(
     limit: int,
     now: datetime,
 ) -> Claim:
-    """Runs the rule: ends expired jobs, then claims."""
-    expired = rules.expire_due(tables, now)
+    """Runs the rule, after it has ended expired jobs."""
     if tables.is_silent(worker, now):
         return Claim([], None, expired)
     jobs, next_at = rules.claim(tables, paused, queues, worker, tasks, limit, now)

@@ -6,6 +6,7 @@ import logging
 import os
 from datetime import datetime
 
+from .releases import check_records_version
 from .shard import Shard
 
 _logger = logging.getLogger("mainspring")
@@ -23,11 +24,20 @@ class DataLossDetector:
         """Number of losses after which the feed was renumbered."""
 
     async def check(self, shard: Shard, now: datetime) -> None:
-        """Increments the counter, and logs an error if the mark or the counter shows a loss."""
+        """Increments the counter, and logs an error if the mark or the counter shows a loss.
+
+        Raises SchemaMismatch if later releases have shut this one out.
+        """
         key = f"{shard.base}:meta"
-        _, mark, count = await shard.multi(
-            [("HSETNX", key, "mark", os.urandom(8).hex()), ("HGET", key, "mark"), ("HINCRBY", key, "turns", 1)]
+        _, mark, count, oldest = await shard.multi(
+            [
+                ("HSETNX", key, "mark", os.urandom(8).hex()),
+                ("HGET", key, "mark"),
+                ("HINCRBY", key, "beats", 1),
+                ("HGET", key, "oldest"),
+            ]
         )
+        check_records_version(oldest, shard.shown)
         seen, self._seen[shard.base] = self._seen.get(shard.base), (mark, count)
         if seen is None:
             return

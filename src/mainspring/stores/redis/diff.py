@@ -15,6 +15,7 @@ from ...records.tally import sums_by_minute
 from ...schedule.record import MAX_KEPT_TICKS, Schedule
 from ..rules.keys import keys_held_by
 from ..rules.loaded import ChangedJob, LoadedTables, NotRead
+from .flow_rows import flow_commands, flow_conditions
 from .index import Command, final_entries, index_commands
 from .records import Raw, claim_of, last_run, packed, record_of
 from .shard import Shards
@@ -54,6 +55,7 @@ def _commands(
         yield from _job_commands(shards, snapshot, id, _raw(snapshot, id), old, new, now)
     yield from _key_commands(shards, [(old, new) for _, old, new in changed])
     yield from _run_commands(shards, tables, changed)
+    yield from flow_commands(shards, snapshot.flows, tables)
     for row in tables.changed_schedules():
         was = snapshot.schedules[row.name][1]
         yield from schedule_commands(base, row.name, was is not None, was.waits_on if was else None, row)
@@ -87,6 +89,7 @@ def _conditions(
         yield has(f"{base}:schedule", name, snapshot.schedules[name][0])
     for name in tables.waiting_read:
         yield has_members(f"{base}:waits:{name}", snapshot.waiting[name])
+    yield from flow_conditions(shards, snapshot.flows, tables, changed)
     for id in tables.workers_read:
         yield has(f"{base}:worker", id, snapshot.workers[id])
 

@@ -10,24 +10,34 @@ from datetime import datetime
 from typing import Any
 
 from ...clock import micros
+from ...errors import StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ..rules import enqueue as rules
+from ..rules.finish import older_workers_text
+from ..rules.flows import may_add_item
 from ..rules.keys import keys_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
 from .connection import Arg
+from .diff import unit_of
+from .flow_rows import locks_of_flow
 from .handle import RedisHandle
-from .index import Command, group, has_creation_time
+from .index import Command, group, has_creation_time, step_entry, steps_key
+from .reads import fetch
 from .records import claim_key, new_record, packed
+from .releases import older_workers
 from .shard import Shard, Shards
-from .transact import transact
+from .snapshot import Snapshot
+from .transact import settle, transact
 from .two_phase import Condition, Unit, commit_one, has, job_locks, resolve, transactions_in
 
 # Jobs per call of the script: the server does nothing else meanwhile.
 MAX_JOBS = 1_000
 # Jobs per MULTI of several calls. More jobs, and those of several shards, are written by a two-phase commit.
 MAX_TRANSACTION = 10_000
+# Times that items are added, since their flow may change meanwhile, before they are left to the rule.
+MAX_TRIES = 3
 Pairs = list[str | bytes]
 Paired = Sequence[tuple[NewJob, bytes]]
 
@@ -38,8 +48,8 @@ def is_plain(job: NewJob, id: bytes, now: int) -> bool:
 
 
 def is_plain_but_for_keys(job: NewJob, id: bytes, now: int) -> bool:
-    """Whether enqueue.lua can add it if its keys are free: no schedule, expiry or tags; an id with creation time."""
-    simple = job.schedule is None and job.expires_at is None and not job.tags
+    """Whether enqueue.lua can add it if its keys are free: no schedule, expiry, tags, flow; an id with a time."""
+    simple = job.schedule is None and job.expires_at is None and job.step is None and job.plan is None and not job.tags
     return simple and has_creation_time(id, now)
 
 
@@ -63,6 +73,61 @@ class RedisEnqueue(RedisHandle):
         return answers
 
 
+def are_items(jobs: Sequence[NewJob], now: datetime) -> bool:
+    """Whether these are plain items of one flow's maps, few enough for one unit."""
+    us, flow = micros(now), None if jobs[0].step is None else jobs[0].step.flow
+    return len(jobs) <= MAX_JOBS and all(
+        job.step is not None and job.step.index and job.step.flow == flow and is_plain_item(job, us) for job in jobs
+    )
+
+
+def is_plain_item(job: NewJob, now: int) -> bool:
+    """Whether the job has nothing but a step: its index entries are those of a plain job, and one more."""
+    keys = job.unique_key is None and job.idempotency_key is None and job.schedule is None
+    simple = job.expires_at is None and job.plan is None and not job.tags
+    return keys and simple and has_creation_time(packed(job.id), now)
+
+
+async def enqueue_items(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> bool:
+    """Adds items of maps set-wise, and counts them with their flow. False, having added none, if that is for the rule:
+    the flow makes no more of them, one is given twice, or too many races were lost.
+    """
+    (flow,) = {job.step.flow for job in jobs if job.step is not None}
+    names = [Name("flow", flow), *(Name("seen_job", job.id) for job in jobs)]
+    for _ in range(MAX_TRIES if len(set(names)) == len(names) else 0):
+        snapshot, tables = Snapshot(), LoadedTables(flows=True)
+        await fetch(shards, snapshot, names)
+        snapshot.fill(tables, names[:1])
+        if not all(job.step is not None and may_add_item(tables, job.step) for job in jobs):
+            return False
+        new = [job for job in jobs if snapshot.jobs[job.id][0][0] is None]
+        for job in new:
+            if job.step is not None:
+                tables.flow_changes.note_made_item(job.step, now)
+        await settle(shards, snapshot, [tables])
+        if not new or await commit_one(shards, _unit_of_items(shards, snapshot, tables, new, micros(now)), "new"):
+            return True
+    return False
+
+
+def _unit_of_items(shards: Shards, snapshot: Snapshot, tables: LoadedTables, jobs: Sequence[NewJob], now: int) -> Unit:
+    moved, shares = unit_of(shards, snapshot, tables, now), dict[Shard, list[tuple[NewJob, bytes]]]()
+    for job in jobs:
+        shares.setdefault(shards.of(job.queue), []).append((job, packed(job.id)))
+    added = _unit(shares, now)
+    conditions, commands = [*moved.conditions, *added.conditions], [*moved.commands, *added.commands]
+    for shard, some in shares.items():
+        members = dict[str, list[str | bytes]]()
+        for job, id in some:
+            if job.step is not None:
+                key = f"{shard.base}:{steps_key(job.step.flow, 'open')}"
+                members.setdefault(key, []).extend(("0", step_entry(job.step.position, id)))
+        commands += [("ZADD", key, *pairs) for key, pairs in members.items()]
+    for flow in {job.step.flow for job in jobs if job.step is not None}:
+        conditions += locks_of_flow(snapshot.flows, flow, (shard.base for shard in shares))
+    return Unit(conditions, commands)
+
+
 def _args_of_one(job: NewJob, now: int) -> tuple[Arg, ...] | None:
     """The arguments of enqueue_one.lua, which does what enqueue.lua does, without what only batches need.
 
@@ -84,6 +149,11 @@ async def _enqueue_batch(shards: Shards, jobs: Sequence[NewJob], now: datetime, 
 
 
 async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    if are_items(jobs, now) and await enqueue_items(shards, jobs, now):
+        return [Enqueued(job.id) for job in jobs]
+    if any(job.plan is not None for job in jobs) and (alive := await older_workers(shards, now)):
+        raise StoreUnavailable(older_workers_text(alive))
+
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)
 

@@ -26,7 +26,9 @@ from .connection import Arg
 from .handle import RedisHandle
 from .job_reads import read_jobs
 from .records import packed, unpacked
+from .releases import older_workers
 from .shard import Shard, Shards
+from .step_ends import finish_steps
 from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
@@ -63,7 +65,7 @@ class RedisFinish(RedisHandle):
 def _makes_work(outcome: Outcome) -> bool:
     """Whether the outcome may make a job claimable or a schedule due."""
     plain = rules.is_plain_completion(outcome)
-    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule)
+    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule or outcome.step)
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
@@ -71,7 +73,8 @@ async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
     simple = await _maybe_plain(shards, outcomes, times)
-    done = await _finish_plain(shards, [outcome for outcome in simple if outcome.schedule is None])
+    done = await _finish_plain(shards, [one for one in simple if one.schedule is None and one.step is None])
+    done |= await _finish_steps(shards, outcomes, simple)
     left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
     if len(shards.all) == 1:  # in a cluster a job and its schedule may be in two shards
         done |= await _finish_scheduled(shards, left, {outcome.id for outcome in simple})
@@ -133,9 +136,19 @@ async def _finish_in(shard: Shard, outcomes: Sequence[Outcome], alone: bool) -> 
 
 async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
     """The jobs whose plain end was written together with the change of their schedules."""
-    chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
+    chosen = [one for one in outcomes if one.schedule is not None and one.step is None and one.id in simple]
     others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
     return await plain.finish_plain(shards, chosen, others) if chosen else set()
+
+
+async def _finish_steps(shards: Shards, outcomes: Sequence[Outcome], simple: Sequence[Outcome]) -> set[JobId]:
+    """The jobs whose plain end was written together with the moves of their flows."""
+    chosen = [outcome for outcome in simple if outcome.step is not None]
+    if not chosen:
+        return set()
+    plain = {outcome.id for outcome in chosen}
+    others = {outcome.step.flow for outcome in outcomes if outcome.step is not None and outcome.id not in plain}
+    return await finish_steps(shards, chosen, others | {outcome.id for outcome in outcomes})
 
 
 async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
@@ -145,9 +158,11 @@ async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Ma
         return of_outcome(outcome, known, times[outcome.id] > 1)
 
     def rule(tables: LoadedTables, outcome: Outcome) -> bool:
+        tables.older_workers = older
         return finish_one(tables, outcome) or tables.is_recorded(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
+    older = await older_workers(shards, now) if any(outcome.plan is not None for outcome in outcomes) else []
     accepted = await transact(shards, "finish", outcomes, needs, rule, now)
     return {outcome.id for outcome, is_accepted in zip(outcomes, accepted, strict=True) if is_accepted}
 

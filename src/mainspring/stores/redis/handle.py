@@ -18,6 +18,7 @@ class RedisHandle:
 
     capabilities = Capabilities(
         store="the Redis store",
+        flows=True,
         no_scripts="the Redis store has no tables, and no statements that would change them",
     )
 

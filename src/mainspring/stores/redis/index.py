@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
+from ...ids import JobId
 from ...records.job import FINAL, POISON_SUSPECT_CRASHES, Job, State
+from ..rules.flow_changes import RETRIED_STATES
 from .records import claim_key, packed
 
 Command = tuple[str | bytes | int, ...]
@@ -49,6 +51,26 @@ def id_range(created_after: datetime | None, created_before: datetime | None) ->
     return low, high
 
 
+StepsSet = Literal["open", "failed", "done"]
+STEPS_SETS: tuple[StepsSet, ...] = ("open", "failed", "done")
+"""The sets with the jobs of a flow's steps in the order of their positions; a job is in one of them."""
+
+
+def steps_set(state: State) -> StepsSet:
+    if not state.final:
+        return "open"
+    return "failed" if state in RETRIED_STATES else "done"
+
+
+def steps_key(flow: JobId, which: StepsSet) -> str:
+    return f"steps:{which}:{flow}"
+
+
+def step_entry(position: int, id: bytes = b"") -> bytes:
+    """The member of a set of steps: all its scores are equal, since a score has too few bits for a position."""
+    return position.to_bytes(8, "big") + id
+
+
 def index_entries(job: Job) -> Iterator[IndexEntry]:
     """All entries of a job."""
     id, its = packed(job.id), group(job.queue, job.task)
@@ -65,6 +87,8 @@ def index_entries(job: Job) -> Iterator[IndexEntry]:
     for key in (job.unique_key, job.idempotency_key):
         if key is not None:
             yield IndexEntry("sorted", "keys", key.encode() + b"\0" + id)
+    if job.step is not None:
+        yield IndexEntry("sorted", steps_key(job.step.flow, steps_set(job.state)), step_entry(job.step.position, id))
     yield from _by_state(job, id, its)
 
 

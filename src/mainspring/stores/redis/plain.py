@@ -7,7 +7,7 @@ test_redis_batches.py and the twin compare the two. The rules handle everything 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -85,34 +85,40 @@ def _unit(planned: Sequence[PlannedItem], more: Sequence[Command]) -> tuple[list
     """A unit as prelude.lua reads it, and for each condition the number of its item."""
     args: list[Arg] = []
     owners: list[int] = []
-    merged: dict[tuple[Arg, Arg], list[Arg]] = {}
     for n, one in enumerate(planned):
         for condition in one.conditions:
             args += condition
             owners.append(n)
-        for command in one.commands:
-            merged.setdefault((command[0], command[1]), []).extend(command[2:])
     args.insert(0, len(owners))
-    for command, values in merged.items():
-        for start in range(0, len(values), MAX_MERGED) if values else (0,):
-            some = values[start : start + MAX_MERGED]
-            args += (2 + len(some), *command, *some)
-    for command in more:
+    for command in (*merged(command for one in planned for command in one.commands), *more):
         args += (len(command), *command)
     return args, owners
+
+
+def merged(commands: Iterable[Command]) -> Iterator[Command]:
+    """The commands with the arguments of those that have the same name and key."""
+    found: dict[tuple[Arg, Arg], list[Arg]] = {}
+    for name, key, *values in commands:
+        found.setdefault((name, key), []).extend(values)
+    for command, values in found.items():
+        for start in range(0, len(values), MAX_MERGED) if values else (0,):
+            yield *command, *values[start : start + MAX_MERGED]
 
 
 # firings
 
 
 def all_plain(firings: Sequence[Firing]) -> bool:
-    """Whether no firing cancels a job or reads another schedule, and no two have a name, id or key in common."""
+    """Whether no firing cancels a job, reads another schedule or begins a flow, and no two have a name, id or key in
+    common."""
     names, keys, ids = set[str](), list[str](), list[JobId]()
     for firing in firings:
         if firing.cancel or firing.reads:
             return False
         names.add(firing.schedule.name)
         for job in firing.jobs:
+            if job.step is not None or job.plan is not None:
+                return False
             ids.append(job.id)
             keys += [key for key in (job.unique_key, job.idempotency_key) if key is not None]
     return len(names) == len(firings) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)
@@ -214,13 +220,13 @@ async def finish_plain(shards: Shards, outcomes: Sequence[Outcome], others: set[
         if row is not None and job is not None and _is_plain(job, outcome, tasks):
             fit.append(outcome)
             planned.append(_plan_end(base, job, outcome, short, claim, row, text))
-    written = await write_planned(shard, fit, planned, lambda some: _counts(base, some), "new final")
+    written = await write_planned(shard, fit, planned, lambda some: counts_of(base, some), "new final")
     return {fit[n].id for n in written}
 
 
 def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     """Whether only the job and its schedule change. A completed job keeps its idempotency key."""
-    runs = job.state is State.RUNNING and job.lease == outcome.lease
+    runs = job.state is State.RUNNING and job.lease == outcome.lease and job.step is None
     same = job.counted_schedule == outcome.schedule and job.unique_key is None and job.task not in circuits
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 
@@ -246,6 +252,6 @@ def _plan_end(
     return PlannedItem(conditions, commands)
 
 
-def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Command]:
+def counts_of(base: str, outcomes: Sequence[Outcome]) -> list[Command]:
     counts = sums_by_minute(outcomes).items()
     return [("RPUSH", f"{base}:counting", _encode((micros(at), *key, sums))) for (at, *key), sums in counts]

@@ -44,14 +44,16 @@ _OPTIONS = COLUMNS.split(", ").index("options")
 # What the scripts have to know about a job: bits of a letter, the first byte of a record and a part of a claim.
 NO_FLAGS = 64
 FLAG_KEYED = 1
-FLAG_SCHEDULED = 2
+FLAG_SCHEDULED = 2  # also of the job of a step: its end changes more than the job
 FLAG_EXPIRES = 4
 FLAG_RETRIED = 8
 _NO_FLAGS_LETTER = bytes((NO_FLAGS,))
 
-# Number of fields in a record: a plain new job, any other new job.
+# Number of fields in a record: a plain new job, any other new job, the job of a step. Any other job has 22: a release
+# without flows cannot decode the job of a step, and so does not take it for another one.
 PLAIN_VALUES = 5
 NEW_VALUES = 11
+STEP_VALUES = 23
 
 _STATES = frozenset(state.value for state in State)
 
@@ -96,7 +98,7 @@ def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
     bits = NO_FLAGS
     if job.unique_key is not None or job.idempotency_key is not None:
         bits |= FLAG_KEYED
-    if job.schedule is not None:
+    if job.schedule is not None or job.step is not None:
         bits |= FLAG_SCHEDULED
     if job.expires_at is not None:
         bits |= FLAG_EXPIRES
@@ -107,9 +109,11 @@ def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
 
 def new_record(job: NewJob, now: int) -> bytes:
     """The record of a job that was never claimed: a short form, since most waiting jobs are plain."""
-    if job.unique_key is None and job.idempotency_key is None and job.schedule is None and job.expires_at is None:
+    plain = job.unique_key is None and job.idempotency_key is None and job.schedule is None and job.expires_at is None
+    if plain and job.step is None:
         return _NO_FLAGS_LETTER + _pack(_plain_row(job, now))  # twice as fast
-    return flags(job) + _pack(new_row(job, now)[1:])
+    values = new_row(job, now)[1:]
+    return flags(job) + _pack(values if job.step is None else (*_row([*values]), None))
 
 
 def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:
@@ -122,7 +126,8 @@ def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:
 
 def record_of(job: Job) -> bytes:
     """The record of any job."""
-    return flags(job, job.attempt) + _pack(row_of(job)[1:])
+    values = row_of(job)[1:]
+    return flags(job, job.attempt) + _pack(values if job.step is None else (*values, None))
 
 
 def job_from(id: JobId, raw: Raw, brief: bool = False) -> Job | None:
@@ -212,7 +217,7 @@ def _row(row: list[Any]) -> list[Any]:
         queue, task, rank, state, run_at, created_at, expires_at, unique, idempotent, options, payload = row
         row = [queue, task, rank, state, run_at, created_at, expires_at, 0, 0, 0, None, None, None, None, None, unique,
                idempotent, options, None, payload, None, None]  # fmt: skip
-    return row
+    return row[:-1] if len(row) == STEP_VALUES else row
 
 
 def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
@@ -261,7 +266,7 @@ def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: 
                None, unique, idempotent, options, None, payload, None)  # fmt: skip
         return claimed_job_of(row, lease, worker, now)
     (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
-     idempotent, options, failure, payload, _, progress) = values  # fmt: skip
+     idempotent, options, failure, payload, _, progress, *_) = values  # fmt: skip
     row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
            cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
     return claimed_job_of(row, lease, worker, now)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from ...errors import StoreUnavailable
+from ..graph_cache import GraphCache
 from .connection import Arg, RedisConnection, Reply
 from .connector import RedisConnector
 from .server import Moved, RedisServer
@@ -69,6 +70,9 @@ class Shards:
         self.first = self.all[0]
         self.anchor = Shard(connector, f"{{{connector.url.prefix}}}")
         """Holds the number of shards."""
+        self.graphs = GraphCache()
+        self.has_flows = False
+        """Whether releases without flows are known to be shut out."""
         self._by_base = {shard.base: shard for shard in self.all}
 
     @property

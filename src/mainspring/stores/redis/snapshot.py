@@ -11,6 +11,7 @@ from ...records.run import Execution
 from ...schedule.record import Schedule
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
+from .flow_rows import FlowRow
 from .records import Raw, unpacked
 from .worker_rows import workers_of
 
@@ -28,6 +29,9 @@ class Snapshot:
         self.circuits: dict[str, tuple[bytes, Circuit | None]] | None = None
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
+        self.flows: dict[JobId, FlowRow] = {}
+        self.steps: dict[Name, list[JobId]] = {}
+        """The jobs of a flow's steps, by a name of read_sets.py."""
         self.lines: dict[JobId, list[bytes]] = {}
         """Log lines of a job that moves to another shard, as fields and values alternately."""
 
@@ -65,13 +69,18 @@ class Snapshot:
                 return name.name in self.runs
             case "lines":
                 return name.name in self.lines
+            case "flow":
+                return name.name in self.flows
+            case "unfinished_steps" | "failed_steps" | "all_steps":
+                return name in self.steps
         return True
 
     # the tables that a rule runs on
 
     def fill(self, tables: LoadedTables, names: Iterable[Name]) -> None:
         """Adds the values of these names to the tables."""
-        for kind, name in names:
+        for one in names:
+            kind, name = one
             match kind:
                 case "job" | "seen_job":
                     tables.add_job(name, self.jobs[name][1])
@@ -87,6 +96,12 @@ class Snapshot:
                 case "circuits":
                     known = (self.circuits or {}).items()
                     tables.add_circuits({task: circuit for task, (_, circuit) in known if circuit is not None})
+                case "flow":
+                    flow = self.flows[name]
+                    tables.add_flow(name, flow.flow, flow.graph)
+                case "unfinished_steps" | "failed_steps" | "all_steps":
+                    found = (self.jobs[id][1] for id in self.steps[one])
+                    tables.add_step_jobs(one, [job for job in found if job is not None])
                 case "runs":
                     tables.add_runs(name, self.runs[name])
                 case _:

@@ -21,6 +21,7 @@ from .documents import RedisDocuments
 from .enqueue import RedisEnqueue
 from .feed import RedisFeed
 from .finish import RedisFinish
+from .flows import RedisFlows
 from .listener import RedisListener, RedisWakeups
 from .lists import RedisLists
 from .queues import RedisQueues
@@ -40,6 +41,7 @@ class RedisStore(
     RedisEnqueue,
     RedisClaim,
     RedisFinish,
+    RedisFlows,
     RedisWorkers,
     RedisSchedules,
     RedisTerms,

@@ -5,18 +5,20 @@ They are written only if the values that decided them are unchanged; else the ru
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from ...clock import micros
+from ..rules.flows import settle_flows
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Name, Needs
 from .attempts import Attempts
 from .diff import unit_of
-from .reads import read_all
+from .reads import fetch, read_all
 from .shard import Shards
+from .snapshot import Snapshot
 from .two_phase import Condition, Unit, commit, locked
 
 Answer = TypeVar("Answer")
@@ -35,6 +37,7 @@ COUPLING = {
     "schedule": "schedule",
     "fired_schedule": "schedule",
     "circuit": "circuit",
+    "flow": "flow",
 }
 SHARED = {"seen_schedule": "schedule", "worker": "worker"}
 
@@ -69,18 +72,46 @@ async def transact(
         async def propose(numbers: Sequence[int], lock: str, some: Sequence[Item] = some) -> list[Proposal[Answer]]:
             chosen = [some[n] for n in numbers]
             snapshot, names = await read_all(shards, chosen, needs, lock)
-            proposals = list[Proposal[Answer]]()
-            for group in grouped(names, shared=len(shards.all) == 1):
-                tables = LoadedTables()
+            groups = grouped(names, shared=len(shards.all) == 1)
+            played = [(LoadedTables(flows=True), list[Answer]()) for _ in groups]
+            for group, (tables, replies) in zip(groups, played, strict=True):
                 snapshot.fill(tables, {name for n in group for name in names[n]})
-                replies = [rule(tables, chosen[n]) for n in group]
-                unit = unit_of(shards, snapshot, tables, now_us)
-                proposals.append(Proposal([numbers[n] for n in group], replies, unit))
+                replies += [rule(tables, chosen[n]) for n in group]
+            await settle(shards, snapshot, [tables for tables, _ in played], lock)
+            proposals = [
+                Proposal([numbers[n] for n in group], replies, unit_of(shards, snapshot, tables, now_us))
+                for group, (tables, replies) in zip(groups, played, strict=True)
+            ]
             before()
             return proposals
 
         answers += await contend(shards, action, len(some), propose, topic)
     return answers
+
+
+async def settle(shards: Shards, snapshot: Snapshot, some: Iterable[LoadedTables], lock: str = "") -> None:
+    """Applies to flows what the rules have noted. What they read next is read for all tables at once.
+
+    It is read into the snapshot, so that the commit checks it; a value that is there already is not read again.
+    """
+    left = [(tables, settle_flows(tables)) for tables in some if tables.flow_changes.noted]
+    while left:
+        waiting = [(tables, steps, names) for tables, steps in left if (names := _advance(snapshot, tables, steps))]
+        missing = dict.fromkeys(name for *_, names in waiting for name in names if not snapshot.is_read(name))
+        if missing:
+            await fetch(shards, snapshot, missing, lock)
+        for tables, _, names in waiting:
+            snapshot.fill(tables, names)
+        left = [(tables, steps) for tables, steps, _ in waiting]
+
+
+def _advance(snapshot: Snapshot, tables: LoadedTables, steps: Iterator[list[Name]]) -> list[Name]:
+    """Goes on until something has to be read; returns its names. Empty at the end."""
+    for names in steps:
+        if not all(map(snapshot.is_read, names)):
+            return names
+        snapshot.fill(tables, names)
+    return []
 
 
 async def contend(

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Literal, NamedTuple, TypeVar
 
 from ...errors import StoreError
+from ...ids import JobId
 from .connection import Arg
 from .index import Command
 from .shard import Shard, Shards
@@ -349,6 +350,11 @@ async def resolve(shards: Shards, shard: Shard, transaction: str, timeout: int |
 def job_locks(shard: Shard, ids: Iterable[bytes]) -> Command:
     """The command that reads which transactions lock the records of these jobs; transactions_in() has its reply."""
     return "HMGET", f"{shard.base}:lock", *(f"{shard.base}:job\0".encode() + id for id in ids)
+
+
+def flow_locks(shard: Shard, ids: Iterable[JobId]) -> Command:
+    """As job_locks(), for transactions that change flows, or jobs of their steps in this shard."""
+    return "HMGET", f"{shard.base}:lock", *(f"{shard.base}:flow\0{id}".encode() for id in ids)
 
 
 def transactions_in(reply: Iterable[bytes | None]) -> set[str]:

@@ -19,6 +19,8 @@ class StoredWorker(msgspec.Struct, frozen=True):
     until: int
     info: WorkerInfo
     orders: WorkerCommands = WorkerCommands()
+    flows: bool = False
+    """Whether the worker's release knows flows."""
 
 
 _stored = msgspec.json.Decoder(StoredWorker).decode
@@ -35,5 +37,13 @@ def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, WorkerRow]:
     return dict(readable("worker", rows, lambda row: (row[0], worker_of(row[1]))))
 
 
-def worker_text(worker: WorkerRow) -> bytes:
-    return _encode(StoredWorker(micros(worker.until), worker.info, worker.orders))
+def worker_text(worker: WorkerRow, flows: bool) -> bytes:
+    return _encode(StoredWorker(micros(worker.until), worker.info, worker.orders, flows))
+
+
+def knows_flows(text: bytes) -> bool:
+    """Whether the worker's release knows flows. Of a row that cannot be decoded it is not known, so it does not."""
+    try:
+        return _stored(text).flows
+    except msgspec.DecodeError:
+        return False

@@ -25,7 +25,7 @@ from .shard import Shard, Shards
 from .tally import fold
 from .transact import contend_one
 from .two_phase import Condition, Unit, has, sweep
-from .worker_rows import worker_text, workers_of
+from .worker_rows import knows_flows, worker_text, workers_of
 
 _fold_errors = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
 
@@ -94,7 +94,7 @@ async def _beat(shards: Shards, worker: WorkerInfo, until: datetime, now: dateti
         known: dict[WorkerId, bytes | None] = {worker.id: None, **to_dict(rows)}
         workers = WorkerTable(workers_of(known))
         orders = workers.beat(worker, until, now)
-        return (orders, workers.row(worker.id), watched_until), _worker_unit(base, known, workers)
+        return (orders, workers.row(worker.id), watched_until), _worker_unit(base, known, workers, worker.id)
 
     orders, row, watched_until = await contend_one(shards, "beat", propose)
     held = await shards.each(
@@ -116,12 +116,15 @@ async def _extend_and_read_held(shards: Shards, shard: Shard, worker: WorkerId, 
     return [job for job in await read_brief(shard, ids) if job.state is State.RUNNING]
 
 
-def _worker_unit(base: str, known: dict[WorkerId, bytes | None], workers: WorkerTable) -> Unit:
-    """The changes of worker rows; a condition for each changed row only."""
+def _worker_unit(
+    base: str, known: dict[WorkerId, bytes | None], workers: WorkerTable, mine: WorkerId | None = None
+) -> Unit:
+    """The changes of worker rows; a condition for each changed row only. `mine` is a worker of this release."""
     conditions, commands = list[Condition](), list[Command]()
     for id, text in known.items():
         new = workers.row(id)
-        fresh = None if new is None else worker_text(new)
+        flows = id == mine or (text is not None and knows_flows(text))
+        fresh = None if new is None else worker_text(new, flows)
         if fresh == text or (new is None and text is not None and not workers_of({id: text})):
             continue
         conditions.append(has(f"{base}:worker", id, text))

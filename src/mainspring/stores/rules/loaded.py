@@ -82,6 +82,7 @@ class LoadedTables:
         self.schedules_read: set[str] = set()
         self.waiting_read: set[str] = set()
         self.workers_read: set[WorkerId] = set()
+        self.flows_read: set[JobId] = set()
         # What the rule added.
         self.ticks: list[tuple[str, Tick]] = []
         self.executions: list[Execution] = []
@@ -276,6 +277,7 @@ class LoadedTables:
     # flows
 
     def flow(self, id: JobId) -> Flow | None:
+        self.flows_read.add(id)
         if id in self._new_flows:
             return self._new_flows[id]
         if not self._has_flows:

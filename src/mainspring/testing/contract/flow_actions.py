@@ -282,11 +282,11 @@ class FlowActionsContract(Contract):
             await run_step(store, id, 0, Done())
             alone = await run(store, (await put(store, new_job(task="a")))[0], Done())
 
-            async def prunable() -> list[JobId]:
-                found = await store.prunable(State.COMPLETED, "a", keep=0, before=later(60), limit=1)
+            async def prunable(limit: int) -> list[JobId]:
+                found = await store.prunable(State.COMPLETED, "a", keep=0, before=later(60), limit=limit)
                 return [job.id for job in found]
 
-            assert await prunable() == [alone.id]
+            assert await prunable(1) == await prunable(10) == [alone.id]
 
     @proves("FL2")
     async def test_the_queue_of_a_waiting_flow_stays(self) -> None:
