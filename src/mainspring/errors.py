@@ -198,7 +198,3 @@ class StoreUnavailable(StoreError):
 
 class SchemaMismatch(StoreError):
     """This release cannot work with the schema version of the store's tables."""
-
-
-class StepNotCompleted(Exception):
-    """The step whose value a run needs was put back to work. The run is obsolete, and will be cancelled."""

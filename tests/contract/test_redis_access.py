@@ -150,6 +150,7 @@ class TestUser:
     async def test_a_revoked_permission_is_a_store_error(self, ada: Ada) -> None:
         async with opened(self.url) as store:
             ada.may_not("-hset")
+            ada.may_not("-hsetnx")
             with pytest.raises(StoreError, match=r"refused us: .*; its ACL has to allow it") as refused:
                 await put(store, new_job())
             assert not isinstance(refused.value, StoreUnavailable)

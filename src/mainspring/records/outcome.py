@@ -163,6 +163,10 @@ class UnreadableAbroad(RemoteFailure):
         self.version = version
 
 
+class StepNotCompleted(Exception):
+    """The step whose value a run needs was put back to work. The run is obsolete, and will be cancelled."""
+
+
 StepEnding = Literal["skipped", "finish"]
 
 RunEnd = Done | Released | Stopped | Crashed | Poisoned | ProcessDied | UndecodablePayload | BaseException

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from ..errors import StepNotCompleted
 from ..flow.conditions import ABSENT, at_path
 from ..flow.function import plan_of
 from ..flow.graph import Graph
@@ -16,7 +15,7 @@ from ..flow.verdict import judge
 from ..ids import JobId
 from ..records.flow import PLANNED_FLOW, Flow, FlowWithPlan, StepStatus
 from ..records.job import Job, State
-from ..records.outcome import Done, RemoteFailure, RunEnd, Stopped, Suspend
+from ..records.outcome import Done, RemoteFailure, RunEnd, StepNotCompleted, Stopped, Suspend
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
 from ..records.run import Failure
 from ..records.step import StepValue, position_of

@@ -16,7 +16,7 @@ from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
 from ..codec import decode_or_text, encode_result, is_async
 from ..config import Settings
-from ..errors import BadFlow, ItemsFailed, StepNotCompleted, StoreError, StoreUnavailable
+from ..errors import BadFlow, ItemsFailed, StoreError, StoreUnavailable
 from ..executor.threads import Threads
 from ..failpoint import failpoint
 from ..middleware import Middleware, Next, onion
@@ -33,6 +33,7 @@ from ..records.outcome import (
     Released,
     RemoteFailure,
     RunEnd,
+    StepNotCompleted,
     UnreadableAbroad,
     bad_payload,
 )

@@ -16,7 +16,7 @@ from .script import FLOWS_VERSION
 
 RAISE_LATCH = f"UPDATE mainspring_schema SET oldest = {FLOWS_VERSION} WHERE oldest < {FLOWS_VERSION}"
 # A row without an id has the oldest schema that a release has to know.
-_LOOK = """SELECT NULL AS id, oldest::text AS info FROM mainspring_schema
+_READ_LATCH = """SELECT NULL AS id, oldest::text AS info FROM mainspring_schema
     UNION ALL SELECT id, info FROM mainspring_workers WHERE until > $1"""
 
 
@@ -38,7 +38,7 @@ class PostgresFlowLatch(PostgresHandle):
 
 async def look_for_older(db: Session, now: datetime) -> tuple[list[WorkerId], bool]:
     """The live workers of releases without flows, and whether such releases are shut out already."""
-    rows = await db.rows(_LOOK, micros(now))
+    rows = await db.rows(_READ_LATCH, micros(now))
     raised = any(id is None and oldest is not None and int(oldest) >= FLOWS_VERSION for id, oldest in rows)
     workers = readable("worker", [(id, (id, info)) for id, info in rows if id is not None], _known_schema)
     return sorted(id for id, known in workers if 0 < known < FLOWS_VERSION), raised

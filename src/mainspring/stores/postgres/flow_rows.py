@@ -1,6 +1,6 @@
 """Locks, reads and writes flows, their plans and the jobs of their steps, inside a transaction.
 
-Flows are locked after schedules and before jobs, in order of their ids. Whoever ends, cancels or retries the job of a
+Flows are locked after schedules and before jobs, in order of their ids. What ends, cancels or retries the job of a
 step holds the lock of its flow, so the jobs of one flow have no other order to keep.
 """
 
