@@ -121,7 +121,6 @@ def test_builder_returns_nothing_by_default() -> None:
     [
         (lambda plan: plan.step("chek", 5), "no task 'chek' is registered in this app; did you mean 'check'"),
         (lambda plan: plan.step(check), "step 'check': argument 'order' of task 'check' is missing"),
-        (lambda plan: plan.plan(), "flow 'order': a flow has at least one step"),
         (lambda plan: plan.returns(app.plan("other").step(check, 5)), "flow 'order': check is a value of another flow"),
         (lambda plan: [plan.step(check.using(step="a"), 5) for _ in range(2)], "two steps are named 'a'"),
         (lambda plan: plan.step(Mainspring("memory://").task(lambda n: n, name="x"), 5), "is of another app"),  # type: ignore[call-overload]
@@ -245,7 +244,7 @@ def nested(levels: int) -> Any:
         ("[]", "the plan cannot be read: Expected `object`"),
         ("{}", "missing required field `steps`"),
         ("\ud800", "the plan cannot be read"),
-        ({"steps": []}, "a flow has at least one step"),
+        ({"steps": []}, "a plan has at least one step"),
         ({"steps": [], "extra": 1}, "unknown field `extra`"),
         ({"steps": object()}, "the plan cannot be read"),
         (changed(check__extra=1), r"unknown field `extra` - at `\$\.steps\[0\]`"),

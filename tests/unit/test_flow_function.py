@@ -578,7 +578,6 @@ def nested_condition(levels: int) -> Any:
         (lambda: careful.using(on="end").step(), "has on='end' and needs nothing"),
         (lambda: careful.using(on="failure").step(nothing.step()), "argument 'value' may have no value"),
         (lambda: untyped.using(on="failure").step(nothing.step()), "argument 'value' may have no value"),
-        (lambda: None, "a flow has at least one step"),
         (lambda: validate.step(ORDER).ok == 1, "a condition belongs into when="),
     ],
 )

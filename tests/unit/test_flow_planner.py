@@ -123,7 +123,6 @@ def test_first_and_parts_of_values_are_operands(planner: Planner) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda p: p.plan(), "at least one step"),
         (lambda p: [call(p, "a", step="x"), call(p, "b", step="x")], "two steps are named 'x'"),
         (lambda p: [call(p, "a", on="failure"), p.plan()], "needs nothing that could end"),
         (lambda p: call(p, "a", after=5), "after= takes values"),

@@ -106,6 +106,22 @@ async def test_flow_is_planned_once_with_its_decoded_input(app: Mainspring, cloc
         assert (job.runs, job.attempt) == (2, 1)
 
 
+async def test_flow_whose_input_leads_to_no_step_completes(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    @app.flow
+    def send_all(people: list[str]) -> int:
+        for to in people:
+            send.step(to)
+        return len(people)
+
+    async with app:
+        run = await send_all.enqueue([])
+        assert (await ended(app, clock, run)).state is State.COMPLETED
+        assert await run.result() == 0
+
+
 async def test_flow_without_a_result_completes_with_none(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def one() -> int:

@@ -116,7 +116,10 @@ def _decoded(data: bytes | str | Mapping[str, Any]) -> PlanDocument:
 
 
 def _in_order(steps: list[StepDocument]) -> list[StepDocument]:
-    """The steps, each after those that it needs. Raises BadFlow for unknown and duplicate names, and for circles."""
+    """The steps, each after those that it needs. Raises BadFlow for unknown and duplicate names, for circles, and if
+    there are no steps: a function may plan none, but a written plan of nothing is a mistake."""
+    if not steps:
+        raise BadFlow("a plan has at least one step")
     number = {step.name: n for n, step in enumerate(steps)}
     plain = [PlannedStep(step.name, step.name, after=tuple(_needs(step, number))) for step in steps]
     by_name = {step.name: step for step in steps}

@@ -200,8 +200,6 @@ def _several(given: Any) -> Sequence[Any]:
 
 def checked_plan(plan: Plan) -> Plan:
     """The plan with each step after those that it needs. Raises BadFlow with the reason if it is none."""
-    if not plan.steps:
-        raise BadFlow("a flow has at least one step")
     if len(plan.steps) > MAX_STEPS:
         raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps, this one has {len(plan.steps):,}")
     names = Counter(step.name for step in plan.steps)

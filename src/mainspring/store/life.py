@@ -47,7 +47,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     def require_flows(self) -> None:
         """Raises BadInput if the store has no flows."""
         if not self.flows:
-            raise BadInput(f"{self.store} has no flows yet: use sqlite:///…")
+            raise BadInput(f"{self.store} has no flows: use sqlite:///…, postgresql://… or redis://…")
 
     def require_scripts(self) -> None:
         """Raises BadInput if the migrations of the store cannot be run by hand."""
