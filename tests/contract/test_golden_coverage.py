@@ -41,7 +41,7 @@ SINCE: set[str] = {
     "StepRef.flow", "StepRef.position", "StepRef.queue", "StepRef.needed",
     "StepValue.position", "StepValue.path", "StepValue.many",
     "mainspring_flows.id", "mainspring_flows.body", "mainspring_plans.flow", "mainspring_plans.body",
-    "mainspring_flow_jobs.flow", "mainspring_flow_jobs.position", "mainspring_flow_jobs.job_id",
+    "mainspring_steps.flow", "mainspring_steps.position", "mainspring_steps.job_id",
 }  # fmt: skip
 
 

@@ -311,7 +311,7 @@ class TestTrouble(Served):
             await store.finish(done(await claimed(store, "a"), '{"part":1}'))
             await act(store, Action.DELETE, *ids)
             assert await all_jobs(store) == []
-            for table in ("flows", "plans", "flow_jobs", "jobs", "finished"):
+            for table in ("flows", "plans", "steps", "jobs", "finished"):
                 assert self.server.run(f"SELECT count(*) FROM fresh.mainspring_{table}") == [(0,)]
 
 
@@ -341,7 +341,7 @@ class TestWithin(Served):
             await store.enqueue([new_job(plan=chain("a", "b"))], now=NOW, within=mine)
             await beat(store)  # does not wait for the caller
             await transaction.rollback()
-            for table in ("flows", "plans", "flow_jobs", "jobs"):
+            for table in ("flows", "plans", "steps", "jobs"):
                 assert self.server.run(f"SELECT count(*) FROM fresh.mainspring_{table}") == [(0,)]
 
     async def test_a_step_that_ends_in_its_own_transaction_moves_the_flow_with_the_commit(self) -> None:

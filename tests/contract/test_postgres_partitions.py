@@ -458,7 +458,7 @@ class TestFlowsOfPastDays(Dated):
         return new.id, step.id
 
     def counts(self) -> list[int]:
-        tables = ("flows", "plans", "flow_jobs")
+        tables = ("flows", "plans", "steps")
         return [self.server.run(f"SELECT count(*) FROM dated.mainspring_{table}")[0][0] for table in tables]
 
     async def test_partition_is_dropped_without_flows_and_their_steps(self) -> None:

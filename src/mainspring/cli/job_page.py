@@ -24,6 +24,7 @@ OUTCOME_MARKS: dict[str, tuple[str, str]] = {
     Ending.TIMEOUT: ("✗", "red"),
     Ending.SNOOZED: ("◔", "blue"),
     Ending.RELEASED: ("◔", "blue"),
+    Ending.SUSPENDED: ("◔", "blue"),
     Ending.DISCARDED: ("✗", "bold red"),
     Ending.CANCELLED: ("⊘", "dim"),
     Ending.CRASHED: ("✗", "bold red"),

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ..ids import JobId
 from ..records.circuit import Circuit
+from ..records.flow import FLOW_TASKS
 from ..records.job import Job, State
 from ..records.queue import Queue
 from ..records.skew import waiting_since
@@ -172,7 +173,7 @@ def _breaker(job: Job, facts: JobSurroundings) -> list[Reason]:
 def _workers(job: Job, facts: JobSurroundings) -> list[Reason]:
     if not facts.workers:
         return [Reason(code="no_worker", text="no worker is alive: start one with `mainspring worker`")]
-    know = [worker for worker in facts.workers if job.task in worker.info.tasks]
+    know = [worker for worker in facts.workers if job.task in worker.info.tasks or job.task in FLOW_TASKS]
     if not know:
         live = len(facts.workers)
         none = "the only live worker does not know" if live == 1 else f"none of the {live} live workers knows"

@@ -15,6 +15,7 @@ from ..config import Settings
 from ..errors import StoreUnavailable
 from ..events import Bus
 from ..ids import WorkerId
+from ..records.flow import FLOW_TASKS
 from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
 from ..store.retry import store_trouble
@@ -41,7 +42,8 @@ def worker_info(
     started_at: datetime,
 ) -> WorkerInfo:
     """What a worker's beats report about it, apart from what changes while it runs."""
-    tasks, queues = sorted(limits.tasks), limits.queues
+    # Every worker serves the internal tasks of flows, so they are not worth a mention.
+    tasks, queues = sorted(set(limits.tasks).difference(FLOW_TASKS)), limits.queues
     return WorkerInfo(
         id=id,
         host=host,

@@ -295,7 +295,7 @@ WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending';
 -- expire
 WITH gone AS (
     DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NULL AND (SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id) IS NULL
+        SELECT ctid FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NULL AND (SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id) IS NULL
         ORDER BY expires_at LIMIT $2
         FOR UPDATE SKIP LOCKED))
     RETURNING *)
@@ -305,8 +305,8 @@ ON CONFLICT (id) DO UPDATE SET queue = excluded.queue, task = excluded.task, ran
 RETURNING id;
 
 -- find_overdue_of_others
-SELECT id, schedule, (SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id) AS flow FROM mainspring_jobs
-WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND (schedule IS NOT NULL OR (SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id) IS NOT NULL)
+SELECT id, schedule, (SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id) AS flow FROM mainspring_jobs
+WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND (schedule IS NOT NULL OR (SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id) IS NOT NULL)
 ORDER BY expires_at, id LIMIT $2;
 
 -- lock_overdue

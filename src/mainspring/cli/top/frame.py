@@ -218,7 +218,7 @@ def short_count(count: int) -> str:
 
 
 def _tabs(view: TopView, snapshot: TopSnapshot, width: int) -> Text:
-    counts = (snapshot.stats.running, snapshot.stats.total.failed, snapshot.stats.dead, len(snapshot.schedules))
+    counts = (snapshot.running_count, snapshot.stats.total.failed, snapshot.stats.dead, len(snapshot.schedules))
     title = Text()
     for n, (name, count) in enumerate(zip(NAMES, counts, strict=True)):
         text = f"{n + 1} {name} {short_count(count)}"

@@ -59,7 +59,7 @@ def running(snapshot: TopSnapshot, width: int, room: int) -> RenderableType:
         ]
         row += [clean(job.id)] * wide + [render.line(job.worker or "")] * wider
         table.add_row(*row)
-    return add_more_row(table, snapshot.stats.running - len(jobs))
+    return add_more_row(table, snapshot.running_count - len(jobs))
 
 
 def progress(made: Progress | None, width: int) -> Text:

@@ -46,6 +46,12 @@ class TopSnapshot(Struct, frozen=True, kw_only=True):
     schedules: Sequence[Schedule]
     """The active ones, the next to run first."""
 
+    @property
+    def running_count(self) -> int:
+        """Number of running jobs: as listed, since the statistics were read at another moment."""
+        listed = len(self.running)
+        return listed if listed < MAX_RUNNING_JOBS else max(listed, self.stats.running)
+
 
 class SnapshotFailure(Struct, frozen=True):
     """The reason why there is no snapshot."""
@@ -72,8 +78,8 @@ async def take_snapshot(app: Mainspring) -> TopSnapshot | SnapshotFailure:
 
 
 async def _read(app: Mainspring, started: float) -> TopSnapshot:
-    stats, workers = await app.stats(), await app.workers.list()
     running = await app.jobs.list(Filter(states=("running",)), limit=MAX_RUNNING_JOBS, newest=False)
+    stats, workers = await app.stats(), await app.workers.list()
     dead, groups = await app.dead.list(limit=MAX_DEAD_JOBS), await app.dead.groups(limit=MAX_DEAD_GROUPS)
     schedules = await _active_schedules(app)
     waits, now = await _waits(app, stats.queues), app.clock.now()

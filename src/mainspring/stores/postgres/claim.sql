@@ -199,7 +199,7 @@ expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1
 
 -- fragment flow
 -- The flow of a job of a step. A subquery, so that the planner looks each job up, and joins no tables.
-(SELECT flow FROM mainspring_flow_jobs AS step WHERE step.job_id = mainspring_jobs.id)
+(SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id)
 
 -- statement expire
 -- Moves up to $2 overdue jobs without a schedule or flow to the finished jobs. {ended_columns} are {all_columns} with the new

@@ -50,13 +50,13 @@ async def lock_flows(db: Session, ids: Collection[JobId]) -> None:
 # in these. Without them a change would lock a flow after jobs, and two changes of flows in flows would wait for each
 # other: in a test of five connections, 9 of 1,200 transactions; with them 1. OFFSET 0 makes the planner look each up.
 FAMILIES = """WITH RECURSIVE above AS (
-        SELECT flow AS id FROM mainspring_flow_jobs WHERE job_id = ANY($1)
+        SELECT flow AS id FROM mainspring_steps WHERE job_id = ANY($1)
         UNION SELECT step.flow FROM above CROSS JOIN LATERAL (
-            SELECT flow FROM mainspring_flow_jobs WHERE job_id = above.id OFFSET 0) AS step),
+            SELECT flow FROM mainspring_steps WHERE job_id = above.id OFFSET 0) AS step),
     below AS (
         SELECT id FROM mainspring_flows WHERE id = ANY($1)
         UNION SELECT flow.id FROM below CROSS JOIN LATERAL (
-            SELECT job_id FROM mainspring_flow_jobs WHERE flow = below.id OFFSET 0) AS step
+            SELECT job_id FROM mainspring_steps WHERE flow = below.id OFFSET 0) AS step
         CROSS JOIN LATERAL (SELECT id FROM mainspring_flows WHERE id = step.job_id OFFSET 0) AS flow)
     SELECT id FROM above UNION ALL SELECT id FROM below"""
 
@@ -90,7 +90,7 @@ _STEPS = f"""SELECT part.n, found.id, found.state
     FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::{BIGINT_ARRAY})
         WITH ORDINALITY AS part (flow, first, last, n)
     CROSS JOIN LATERAL (
-        SELECT step.position, job.id, job.state FROM mainspring_flow_jobs AS step CROSS JOIN LATERAL ({{}}) AS job
+        SELECT step.position, job.id, job.state FROM mainspring_steps AS step CROSS JOIN LATERAL ({{}}) AS job
         WHERE step.flow = part.flow AND step.position >= part.first AND step.position <= part.last
         ORDER BY step.position LIMIT $4) AS found
     ORDER BY part.n, found.position"""
@@ -137,9 +137,9 @@ _ADD_PLANS = """INSERT INTO mainspring_plans (flow, body) SELECT * FROM unnest($
     ON CONFLICT DO NOTHING"""
 _WRITE = """INSERT INTO mainspring_flows (id, body) SELECT * FROM unnest($1::text[], $2::text[])
     ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
-_ADD_JOBS = f"""INSERT INTO mainspring_flow_jobs (flow, position, job_id)
+_ADD_JOBS = f"""INSERT INTO mainspring_steps (flow, position, job_id)
     SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[]) ON CONFLICT DO NOTHING"""
-_DROP_JOBS = "DELETE FROM mainspring_flow_jobs WHERE job_id = ANY($1)"
+_DROP_JOBS = "DELETE FROM mainspring_steps WHERE job_id = ANY($1)"
 
 
 async def write_flows(db: Session, tables: LoadedTables) -> None:

@@ -16,7 +16,7 @@ _FLOWS = """SELECT flow.id, flow.body, plan.body FROM mainspring_flows AS flow
     JOIN mainspring_plans AS plan ON plan.flow = flow.id WHERE flow.id = ANY($1) ORDER BY flow.id"""
 _COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
 # One statement, hence one snapshot: a job that ends meanwhile moves from one table to the other.
-STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_flow_jobs AS step
+STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps AS step
     CROSS JOIN LATERAL (SELECT {COLUMNS} FROM mainspring_jobs WHERE id = step.job_id
         UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = step.job_id) AS job
     WHERE step.flow = $1 AND step.position >= $2 AND step.position <= $3 ORDER BY step.position LIMIT $4"""

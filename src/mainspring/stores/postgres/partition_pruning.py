@@ -75,7 +75,7 @@ _KEPT = """WITH RECURSIVE groups AS (
 # Jobs that have a flow, which are deleted with it one by one, and jobs of the steps of a stored flow.
 _OF_FLOWS = """SELECT id FROM mainspring_flows AS flow
     WHERE id >= $1 AND id < $2 AND EXISTS (SELECT 1 FROM {table} AS job WHERE job.id = flow.id)
-    UNION SELECT job_id FROM mainspring_flow_jobs AS step
+    UNION SELECT job_id FROM mainspring_steps AS step
     WHERE job_id >= $1 AND job_id < $2 AND EXISTS (SELECT 1 FROM mainspring_flows AS flow WHERE flow.id = step.flow)
         AND EXISTS (SELECT 1 FROM {table} AS job WHERE job.id = step.job_id) LIMIT $3"""
 
@@ -120,7 +120,7 @@ async def _drop_partition(day: DayPartition, rules: Rules, db: Session) -> int:
     if len(kept) > MAX_ROWS_MOVED:
         return 0
     count = int(await db.value(f"SELECT count(*) FROM {day.table}"))
-    for table in ("mainspring_executions", "mainspring_logs", "mainspring_flow_jobs"):
+    for table in ("mainspring_executions", "mainspring_logs", "mainspring_steps"):
         await db.run(_DELETE_HISTORY.format(table), day.low, day.high, kept)
     await db.run(_DETACH.format(table=day.table))
     if kept:

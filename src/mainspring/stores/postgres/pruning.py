@@ -25,7 +25,7 @@ _OF_TASK = """(SELECT one.* FROM (SELECT DISTINCT queue FROM groups WHERE state 
         AND {when} ORDER BY finished_at {way}, id {way} LIMIT {room}) AS one)"""
 _KEPT = _OF_TASK.format(what="finished_at, id", when="true", way="DESC", room="$4::bigint")
 # A subquery, so that the planner looks each job up, and joins no tables.
-NOT_OF_FLOW = """(SELECT true FROM mainspring_flow_jobs AS step JOIN mainspring_flows AS flow ON flow.id = step.flow
+NOT_OF_FLOW = """(SELECT true FROM mainspring_steps AS step JOIN mainspring_flows AS flow ON flow.id = step.flow
         WHERE step.job_id = mainspring_finished.id) IS NULL"""
 _PRUNABLE_JOBS = _OF_TASK.format(
     what=COLUMNS,

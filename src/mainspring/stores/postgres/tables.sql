@@ -382,15 +382,15 @@ CREATE TABLE mainspring_plans (
     body text NOT NULL                  -- JSON
 );
 -- The jobs of the steps. The other index is for expiry and pruning, which find the flow of a job.
-CREATE TABLE mainspring_flow_jobs (
+CREATE TABLE mainspring_steps (
     flow     text COLLATE "C" NOT NULL,
     position bigint           NOT NULL, -- life << 56 | step << 32 | index
     job_id   text COLLATE "C" NOT NULL,
     PRIMARY KEY (flow, position)
 );
-CREATE INDEX mainspring_flow_jobs_job ON mainspring_flow_jobs (job_id);
+CREATE INDEX mainspring_steps_job ON mainspring_steps (job_id);
 
 -- down 6
-DROP TABLE mainspring_flow_jobs;
+DROP TABLE mainspring_steps;
 DROP TABLE mainspring_plans;
 DROP TABLE mainspring_flows;

@@ -68,18 +68,26 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
             yield from _wake(tables, id, change.at)
         return
     graph = tables.graph(id)
-    for move in _moves(graph, flow, change):
+    revived = _current_refs(flow, change.revived)
+    for move in _moves(graph, flow, change, revived):
         yield from _apply(tables, move, change.at)
         flow = move.flow
     if change.retried:
         yield from _retry(tables, graph, flow, change.at)
-    elif change.revived:
+    elif revived:
         yield from _reopen(tables, id, change.at)
     if change.suspended and flow.state == "over":
         yield from _wake(tables, id, change.at)
 
 
-def _moves(graph: Graph, flow: Flow, change: FlowChange) -> Iterator[Move]:
+def _current_refs(flow: Flow, positions: Sequence[int]) -> list[StepRef]:
+    """Those of the positions that belong to the present life of their step. An earlier job that goes on, because a step
+    of its own flow was retried, no longer counts."""
+    refs = [StepRef(flow.id, position, flow.queue) for position in positions]
+    return [ref for ref in refs if ref.life == flow.lives.get(ref.number, 0)]
+
+
+def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepRef]) -> Iterator[Move]:
     """What the changes make of the flow, in order. The next one is made of the one before."""
     if change.made:
         move = moves.count_made(graph, flow, change.made, change.at)
@@ -89,10 +97,9 @@ def _moves(graph: Graph, flow: Flow, change: FlowChange) -> Iterator[Move]:
         move = moves.end_steps(graph, flow, change.ends, change.at)
         flow = move.flow
         yield move
-    if change.revived:
-        refs = [StepRef(flow.id, position, flow.queue) for position in change.revived]
-        single = [ref.number for ref in refs if not ref.index]
-        items = [ref.number for ref in refs if ref.index]
+    if revived:
+        single = [ref.number for ref in revived if not ref.index]
+        items = [ref.number for ref in revived if ref.index]
         move = moves.revive(graph, flow, single, items, [], change.at)
         flow = move.flow
         yield move

@@ -30,7 +30,7 @@ _decode_flow = msgspec.json.Decoder(Flow).decode
 _FLOWS = "SELECT id, body FROM mainspring_flows WHERE id IN (SELECT value FROM json_each(?))"
 _PLANS = "SELECT flow, body FROM mainspring_plans WHERE flow IN (SELECT value FROM json_each(?))"
 _COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
-_STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_flow_jobs step CROSS JOIN mainspring_jobs job ON job.id = step.job_id
+_STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps step CROSS JOIN mainspring_jobs job ON job.id = step.job_id
     WHERE step.flow = :flow AND step.position BETWEEN :first AND :last {{}} ORDER BY step.position LIMIT :limit"""
 _ALL = _STEP_JOBS.format("")
 _UNFINISHED = _STEP_JOBS.format("AND job.state IN ('pending', 'running', 'waiting', 'paused')")
@@ -113,13 +113,13 @@ def add_flow_jobs(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
     """Records which steps these jobs belong to."""
     rows = [(job.step.flow, job.step.position, job.id) for job in jobs if job.step is not None]
     if rows:
-        db.executemany("INSERT OR IGNORE INTO mainspring_flow_jobs VALUES (?, ?, ?)", rows)
+        db.executemany("INSERT OR IGNORE INTO mainspring_steps VALUES (?, ?, ?)", rows)
 
 
 def drop_flow_job(db: sqlite3.Connection, job: Job) -> None:
     if job.step is not None:
         key = (job.step.flow, job.step.position)
-        db.execute("DELETE FROM mainspring_flow_jobs WHERE flow = ? AND position = ?", key)
+        db.execute("DELETE FROM mainspring_steps WHERE flow = ? AND position = ?", key)
 
 
 def require_releases_with_flows(db: sqlite3.Connection) -> None:

@@ -298,7 +298,7 @@ CREATE TABLE mainspring_plans (
     body TEXT NOT NULL                  -- JSON
 ) STRICT;
 -- The jobs of the steps.
-CREATE TABLE mainspring_flow_jobs (
+CREATE TABLE mainspring_steps (
     flow     TEXT    NOT NULL,
     position INTEGER NOT NULL,          -- life << 56 | step << 32 | index
     job_id   TEXT    NOT NULL,
@@ -306,6 +306,6 @@ CREATE TABLE mainspring_flow_jobs (
 ) STRICT, WITHOUT ROWID;
 
 -- down 8
-DROP TABLE mainspring_flow_jobs;
+DROP TABLE mainspring_steps;
 DROP TABLE mainspring_plans;
 DROP TABLE mainspring_flows;

@@ -238,6 +238,23 @@ class FlowActionsContract(Contract):
             assert "r" not in (await row_of(store, id)).statuses
             assert {job.state for job in await steps_of(store, id)} == {State.CANCELLED}
 
+    @proves("FL9")
+    async def test_an_earlier_life_of_a_step_that_goes_on_does_not_move_the_flow(self) -> None:
+        async with self.opened() as store:
+            outer = await begin(store, Plan((a_step("a"), a_step("b", after=(0,), on="end"))))
+            await run_step(store, outer, 0, ValueError("no"))
+            inner = (await step_job(store, outer, 1)).id
+            await run(store, inner, Suspend(chain("c")))
+            await run_step(store, inner, 0, ValueError("no"))
+            await run(store, inner, Discard("dead step"), concludes=(await row_of(store, inner)).revision)
+            await act(store, Action.RETRY, (await step_job(store, outer, 0)).id)
+            await run_step(store, outer, 0, Done())
+            row = await row_of(store, outer)
+            assert (row.statuses, row.lives) == ("cr", {1: 1})
+            await act(store, Action.RETRY, (await step_job(store, inner, 0)).id)
+            assert (await read_job(store, inner)).state is State.WAITING
+            assert await row_of(store, outer) == row
+
     @proves("FL6")
     async def test_a_flow_that_changed_while_it_was_concluded_waits_again(self) -> None:
         async with self.opened() as store:
