@@ -76,7 +76,9 @@ def server_of(example: Path, request: pytest.FixtureRequest) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(("example", "count"), [("testing_example.py", 3), ("testing_harness.py", 4)])
+@pytest.mark.parametrize(
+    ("example", "count"), [("testing_example.py", 3), ("testing_flow.py", 4), ("testing_harness.py", 4)]
+)
 def test_an_example_of_tests_runs_under_pytest(example: str, count: int, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / example, tmp_path / "test_reminders.py")
     done = subprocess.run(
