@@ -477,3 +477,22 @@ def test_cancelled_items_that_are_put_back_to_work_no_longer_count_as_cancelled(
         play.jobs[position_of(0, index)] = next(job for job in play.made if job.step.index == index)
         play.end(position_of(0, index), state="completed", result="1")
     assert play.flow.statuses == "c"
+
+
+@pytest.mark.parametrize(
+    ("when", "status"),
+    [
+        (IsTrue(value(0, "text")), "r"),
+        (Exists(value(0, "text")), "r"),
+        (Not(IsTrue(value(0, "text"))), "f"),
+        (Compare("==", value(0, "text"), Input(0)), "d"),
+        (Compare("==", value(0, "text"), value(0, "text")), "d"),
+        (Compare("in", Input(0), value(0, "text")), "d"),
+        (Compare("==", value(0, "small"), Input(0)), "r"),
+    ],
+)
+def test_condition_on_a_large_part_is_never_wrong(when: Any, status: str) -> None:
+    play = Play(Plan((step("a"), step("b", when=when)), ('"x"',)))
+    play.end(0, result=msgspec.json.encode({"text": "x" * 10_000, "small": "x"}).decode())
+    assert play.flow.statuses == f"c{status}"
+    assert ("more than 4,096 bytes" in play.flow.notes.get(1, "")) is (status == "d")

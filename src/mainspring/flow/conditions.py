@@ -17,6 +17,12 @@ class Absent:
 
 
 ABSENT: Final = Absent()
+
+
+class LargeValue(Exception):
+    """A condition reads a value that is too large to be kept in the flow's row. It is there, and true."""
+
+
 _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -37,12 +43,19 @@ def is_true(condition: Condition, value_of: Lookup) -> bool:
         case Not(condition=inner):
             return not is_true(inner, value_of)
         case Exists(operand=operand):
-            return value_of(operand) not in (ABSENT, None)
+            return _or_true(value_of, operand) not in (ABSENT, None)
         case IsTrue(operand=operand):
-            value = value_of(operand)
+            value = _or_true(value_of, operand)
             return value is not ABSENT and bool(value)
         case Compare(op=op, left=left, right=right):
             return _compare(op, value_of(left), value_of(right))
+
+
+def _or_true(value_of: Lookup, operand: Operand) -> Any:
+    try:
+        return value_of(operand)
+    except LargeValue:
+        return True
 
 
 def _compare(op: str, left: Any, right: Any) -> bool:

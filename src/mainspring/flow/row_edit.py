@@ -15,7 +15,7 @@ from ..records.flow import FAN_OUT, OPEN, SKIPPED, Flow, FlowState, ItemCounts, 
 from ..records.job import NewJob
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
 from ..records.step import StepRef, StepValue, position_of
-from .conditions import ABSENT, Absent, at_path, is_true
+from .conditions import ABSENT, Absent, LargeValue, at_path, is_true
 from .graph import Graph, extract_key
 from .job_template import JobTemplate
 
@@ -29,6 +29,8 @@ MAX_MOVED_ITEMS = 200
 ITEMS_NOT_MADE = "its items could not be made"
 ITEMS_STOPPED = "the job that makes its items was cancelled"
 _NULL = "null"
+# Stands in Flow.extracts for a value that is too large. It is no JSON.
+_LARGE = ""
 _decode = msgspec.json.decode
 
 
@@ -241,8 +243,12 @@ class RowEdit:
         required += [] if step.over is None else [step.over]
         if any(self._is_absent(operand) for operand in required):
             return StepStatus.SKIPPED_ABSENT
-        if step.when is not None and not is_true(step.when, self._value):
-            return StepStatus.SKIPPED_BY_CONDITION
+        try:
+            if step.when is not None and not is_true(step.when, self._value):
+                return StepStatus.SKIPPED_BY_CONDITION
+        except LargeValue:
+            self.notes[n] = f"its condition compares a value of more than {MAX_INLINE_BYTES:,} bytes: compare in a task"
+            return StepStatus.DEAD
         return StepStatus.RELEASED
 
     # values
@@ -261,7 +267,7 @@ class RowEdit:
         for value in self._graph.condition_paths.get(n, ()):
             if (found := at_path(_decode(result), value.path)) is not ABSENT:
                 text = _encode(found)
-                self.extracts[extract_key(value)] = text if len(text) <= MAX_INLINE_BYTES else _encode(bool(found))
+                self.extracts[extract_key(value)] = text if len(text) <= MAX_INLINE_BYTES else _LARGE
 
     def _is_awaited(self, n: int) -> bool:
         return any(
@@ -300,6 +306,8 @@ class RowEdit:
                 if n in self.values:
                     return at_path(self._inline(n), path)
                 text = self.extracts.get(extract_key(operand))
+                if text == _LARGE:
+                    raise LargeValue
                 return ABSENT if text is None else _decode(text)
             case FirstOf(operands=operands):
                 found = (value for one in operands if (value := self._value(one)) is not ABSENT)

@@ -145,4 +145,4 @@ def _value(row: Flow, value: ValueOf) -> str:
     if text is None and value.step in row.values:
         found = at_path(msgspec.json.decode(row.values[value.step]), value.path)
         text = "absent" if found is ABSENT else msgspec.json.encode(found).decode()
-    return "absent" if text is None else text[:50]
+    return "absent" if text is None else text[:50] or "a long value"
