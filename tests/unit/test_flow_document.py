@@ -20,7 +20,6 @@ from mainspring.flow.document import (
     plan_from_document,
 )
 from mainspring.flow.function import plan_of
-from mainspring.records.job import NewJob
 from mainspring.records.plan import Compare, Input, Plan, StepOptions, ValueOf
 
 app = Mainspring("memory://")
@@ -154,7 +153,6 @@ def test_job_of_a_plan_has_its_options() -> None:
     assert (job.metadata, job.tags, within) == ({"flow": "order", "k": 1}, ("a",), None)
 
 
-@pytest.mark.skipif("plan" not in NewJob.__struct_fields__, reason="jobs have no plan yet")
 async def test_plan_is_enqueued_with_its_job() -> None:
     async with Mainspring("memory://") as own:
         own.task(check.fn)
