@@ -52,11 +52,11 @@ async def filtered_counts(store: Store, which: Filter, clock: Clock) -> Filtered
     if not counts:
         counts = await _count_few(store, which, now)
     for group in (_UNFINISHED_SHOWN, _FINAL_SHOWN):
-        left = [state for state in group if state not in counts]
+        left: list[Shown] = [state for state in group if state not in counts]
         if clock.monotonic() >= end:
             break
         each = await gather(*(_count(store, replace(which, states=(state,)), now) for state in left))
-        counts |= zip(left, each, strict=True)
+        counts |= dict(zip(left, each, strict=True))
     return FilteredCounts(counts={state: counts[state] for state in SHOWN if state in counts})
 
 

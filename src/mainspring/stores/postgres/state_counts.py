@@ -45,9 +45,9 @@ class PostgresStateCounts(PostgresHandle):
 
 async def state_counts(db: Session, which: Filter, now: int, up_to: int) -> dict[Shown, int]:
     """The number of matching jobs in each requested state, at most `up_to`; without states that need more rows."""
-    states = SHOWN if which.states is None else which.states
+    states: Sequence[Shown] = SHOWN if which.states is None else which.states
     tables = [await _count_table(db, CountQuery(table, which, now), states, up_to) for table in (JOBS, FINISHED)]
-    found = {state: sum(table.counts[state] for table in tables) for state in states}
+    found: dict[Shown, int] = {state: sum(table.counts[state] for table in tables) for state in states}
     return {
         state: min(count, up_to)
         for state, count in found.items()
