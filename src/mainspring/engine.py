@@ -18,6 +18,7 @@ from .control.facades import Facades
 from .errors import BadInput, JobExists, ShuttingDown, UnknownTask
 from .events import COLLECTED_EVENTS, Bus, Event, JobEnqueued, enqueued_event
 from .lazy import lazy_property
+from .records.flow import PLANNED_FLOW
 from .records.job import Enqueued, NewJob
 from .registry import Registry
 from .suggest import did_you_mean, unexpected_keyword
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 # The leadership that fires schedules if the setting `fire` is "leader".
 FIRING_LEADER = "mainspring.fire"
-# The task of a flow that has no function: its job comes with the plan.
-FLOW_TASK = "mainspring.flow"
 
 
 class Engine(Facades):
@@ -227,7 +226,7 @@ class Engine(Facades):
             raise unexpected_keyword("plan", unknown[0], JobOptions.__annotations__)
         given = checked_options(options, f"flow {flow!r}")
         checked = check_one_key(CheckedOptions(**given), flow)
-        template = job_template(FLOW_TASK, replace(checked, metadata={"flow": flow, **checked.metadata}), checked)
+        template = job_template(PLANNED_FLOW, replace(checked, metadata={"flow": flow, **checked.metadata}), checked)
         return new_job(template, "{}", checked, self.clock.now(), dict), checked.within
 
     def check_within(self) -> None:

@@ -24,7 +24,7 @@ from ..records.plan import (
 )
 
 
-class Wiring:
+class StepDependencies:
     """What follows from the steps of a plan and from what it returns. It never changes."""
 
     def __init__(self, plan: Plan) -> None:
@@ -52,30 +52,30 @@ class Wiring:
         """What conditions read of each step's value."""
 
 
-# Flows of one function mostly have the same steps, and differ in their inputs: their wiring is computed once.
-MAX_KEPT_WIRINGS = 500
-_wirings: dict[bytes, Wiring] = {}
+# Flows of one function mostly have the same steps and differ in their inputs: dependencies are computed once.
+MAX_KEPT_DEPENDENCIES = 500
+_kept: dict[bytes, StepDependencies] = {}
 _encode = msgspec.json.Encoder().encode
 
 
-def _wiring_of(plan: Plan) -> Wiring:
+def _dependencies_of(plan: Plan) -> StepDependencies:
     shape = _encode((plan.steps, plan.result))
-    found = _wirings.get(shape)
+    found = _kept.get(shape)
     if found is None:
-        found = Wiring(plan)
-        if len(_wirings) >= MAX_KEPT_WIRINGS:
-            _wirings.clear()
+        found = StepDependencies(plan)
+        if len(_kept) >= MAX_KEPT_DEPENDENCIES:
+            _kept.clear()
         if len(shape) <= MAX_KEPT_SHAPE_BYTES:
-            _wirings[shape] = found
+            _kept[shape] = found
     return found
 
 
-# Larger plans are wired each time.
+# Of larger plans they are computed each time.
 MAX_KEPT_SHAPE_BYTES = 20_000
 
 
 class Graph:
-    """A plan with its wiring."""
+    """A plan with the dependencies of its steps."""
 
     __slots__ = (
         "argument_steps",
@@ -92,11 +92,11 @@ class Graph:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.steps = plan.steps
-        wiring = _wiring_of(plan)
-        self.argument_steps, self.value_steps = wiring.argument_steps, wiring.value_steps
-        self.needs, self.dependents = wiring.needs, wiring.dependents
-        self.result_steps, self.needed_steps = wiring.result_steps, wiring.needed_steps
-        self.condition_paths = wiring.condition_paths
+        found = _dependencies_of(plan)
+        self.argument_steps, self.value_steps = found.argument_steps, found.value_steps
+        self.needs, self.dependents = found.needs, found.dependents
+        self.result_steps, self.needed_steps = found.result_steps, found.needed_steps
+        self.condition_paths = found.condition_paths
 
 
 def extract_key(value: ValueOf) -> str:

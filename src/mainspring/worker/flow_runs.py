@@ -51,7 +51,7 @@ class FlowRuns:
         it concludes a flow, or a value cannot be loaded. Raises if the payload does not fit the task."""
         job = ctx.job
         if task.is_flow and not self.reads.possible:
-            return RemoteFailure(Failure("BadInput", "this store has no flows yet"), retryable=False)
+            return RemoteFailure(Failure("BadInput", "this store has no flows"), retryable=False)
         if task.is_flow and (job.runs > 1 or job.task == PLANNED_FLOW):
             found = await self.reads.flow(job.id)
             if found is not None:

@@ -32,7 +32,7 @@ BREAKER = Breaker(3, 10.0)
 NO_RETRY = Policy(max_retries=0, breaker=BREAKER)
 # Texts that break naive quoting, escaping or encoding.
 SPECIAL_TEXTS = ("O'Hara", 'say "hi"', "100%_", "{tag}", "a\\b", "ü ✓ 🕰", "*", "")
-# States that verbs lead to.
+# States that verbs lead to on every store. Only a store with flows has waiting jobs: see flow.begin().
 REACHABLE = tuple(state for state in State if state is not State.WAITING)
 
 
@@ -204,7 +204,7 @@ async def job_in_state(store: Store, state: State, **fields: Any) -> Job:
             if state is not State.RUNNING:
                 await finish_run(store, job, Done('"done"') if state is State.COMPLETED else Discard(), now=NOW)
         case State.WAITING:
-            raise NotImplementedError("no verb leads to waiting yet")
+            raise ValueError("a waiting job has a flow: make it with flow.begin()")
     return await read_job(store, job_id)
 
 
