@@ -212,6 +212,7 @@ class Mainspring(Declarations, AppFacades):
         tasks: Sequence[str] | None = None,
         schedules: Sequence[str] | None = None,
         states: Sequence[Shown] | None = None,
+        flows: Sequence[JobId] | None = None,
         after: int | None = None,
     ) -> AsyncGenerator[NumberedEvent, None]:
         """The live feed of all processes: `async for item in app.watch(types=["job"])`.
@@ -221,7 +222,9 @@ class Mainspring(Declarations, AppFacades):
         from .feed.event import feed_filter
         from .feed.hub import FeedHub
 
-        wish = feed_filter(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
+        wish = feed_filter(
+            types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states, flows=flows
+        )
         stand = FeedHub(self.connect, self.clock, self.herald, beat=self.settings.beat)
         async with stand.reader(after, catch_up=True) as reader:
             while stand.open:

@@ -10,18 +10,22 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
 from rich.console import Console
 
+from mainspring import Mainspring
 from mainspring.cli.top.frame import Frame
 from mainspring.cli.top.snapshot import take_snapshot
 from mainspring.cli.top.view import TopView
+from mainspring.demo import orders
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
 from mainspring.demo.tally import DemoTally
+from mainspring.testing import VirtualClock
 
 
 def test_plain_demo_prints_lines_and_a_summary(process, here):
@@ -168,6 +172,32 @@ def test_demo_feeder_enqueues_every_task():
     assert len(asyncio.run(kinds())) == 7
 
 
+@pytest.mark.parametrize(
+    ("cents", "bad", "end", "steps"),
+    [
+        (700, 0, "completed", {"copy_clip": "completed", "deliver_disc": "completed", "refund_order": "skipped"}),
+        (100, 0, "completed", {"copy_clip": "skipped", "deliver_disc": "skipped", "answer_customer": "completed"}),
+        (700, 1, "dead", {"burn_disc": "dead", "deliver_disc": "not_run", "refund_order": "completed"}),
+    ],
+)
+def test_demo_orders_are_flows_that_end_in_three_ways(monkeypatch, cents, bad, end, steps):
+    for name, ratio in (("BAD_DISC_RATIO", bad), ("RETRY_RATIO", 0)):
+        monkeypatch.setattr(orders, name, ratio)
+    monkeypatch.setattr(orders.random, "choice", min)  # the risk of the order
+    clock = VirtualClock(datetime(2030, 1, 1, tzinfo=UTC), autojump=True)
+
+    async def play() -> tuple[str, dict[str, str]]:
+        app = Mainspring("memory://", clock=clock, log_level="critical")
+        orders.sell_discs(app)
+        async with app, app.worker():
+            run = await app.tasks["fulfil_order"].enqueue(orders.DiscOrder(7, ("spring", "charge"), cents, gift=True))
+            job = await app.jobs.wait(run.id, 60)
+            return job.state, {step.name: step.state for step in await app.flows.steps(run.id)}
+
+    state, found = asyncio.run(play())
+    assert (state, found | steps) == (end, found)
+
+
 def test_demo_app_runs_in_dev_and_removes_its_store(process, until, here):
     shop = process("dev", "mainspring.demo.life:app", "--no-reload", "--port", "0", "--log-level", "critical",
                    TMPDIR=str(here), MAINSPRING_STORE="")  # fmt: skip
@@ -178,7 +208,8 @@ def test_demo_app_runs_in_dev_and_removes_its_store(process, until, here):
 
         def seen() -> bool:
             counts = http.get("/jobs/counts").json()
-            return counts["completed"] > 20 and counts["retrying"] + counts["dead"] > 0
+            steps = http.get("/jobs/counts", params={"task": "check_order"}).json()
+            return counts["completed"] > 20 and counts["retrying"] + counts["dead"] > 0 and steps["completed"] > 0
 
         until(seen)
         paused = [queue for queue in http.get("/queues").json()["items"] if queue["paused"]]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring import BadInput, Failure, State
 from mainspring.events import (
@@ -36,6 +37,7 @@ from mainspring.feed.from_events import CONVERTERS, MAX_LINES, MAX_NAMES, MAX_TE
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import Ending, LogLine, Progress, RunReport
+from mainspring.records.step import StepRef, position_of
 from mainspring.schedule.record import Tick
 
 NOW = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -111,6 +113,12 @@ SAID: list[tuple[Event, str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("event", "type", "fields"), SAID, ids=[f"{n}-{type}" for n, (_, type, _) in enumerate(SAID)])
 def test_each_event_is_converted_to_its_feed_event(event: Event, type: str, fields: dict[str, Any]) -> None:
     assert told(event) == [FeedEvent(type=type, at=NOW, **fields)]
+
+
+def test_an_event_of_a_step_names_its_flow() -> None:
+    step = replace(JOB, step=StepRef("f1", position_of(2), "flows"))
+    notices = [*told(JobStarted(at=NOW, job=step)), *told(JobLost(at=NOW, job=step))]
+    assert [notice.job for notice in notices] == [shown("running", flow="f1"), shown(None, flow="f1")]
 
 
 def test_a_leader_change_has_its_term() -> None:
@@ -205,10 +213,11 @@ CHANGED = FeedEvent(type="job.changed", at=NOW, ids=("j1", "j2"), action="pause"
 FIRED = FeedEvent(type="schedule.fired", at=NOW, schedule="daily", tick=TICK)
 DECLARED = FeedEvent(type="schedule.changed", at=NOW, schedules=("daily", "weekly"))
 PAUSED = FeedEvent(type="queue.paused", at=NOW, queue="mail")
-DEAD = FeedEvent(type="job.dead", at=NOW, job=shown("dead"))
+DEAD = FeedEvent(type="job.dead", at=NOW, job=shown("dead", flow="f1"))
+SUSPENDED = FeedEvent(type="job.suspended", at=NOW, job=Summary(id="f1", task="ship", queue="flows", state="waiting"))
 WISHES: list[tuple[dict[str, list[str]], set[str]]] = [
-    ({}, {"STARTED", "CHANGED", "FIRED", "DECLARED", "PAUSED", "DEAD"}),
-    ({"types": ["job"]}, {"STARTED", "CHANGED", "DEAD"}),
+    ({}, {"STARTED", "CHANGED", "FIRED", "DECLARED", "PAUSED", "DEAD", "SUSPENDED"}),
+    ({"types": ["job"]}, {"STARTED", "CHANGED", "DEAD", "SUSPENDED"}),
     ({"types": ["job.started", "queue"]}, {"STARTED", "PAUSED"}),
     ({"types": ["job.failed"]}, {"DEAD"}),
     ({"jobs": ["j2"]}, {"CHANGED"}),
@@ -219,9 +228,14 @@ WISHES: list[tuple[dict[str, list[str]], set[str]]] = [
     ({"schedules": ["weekly"]}, {"DECLARED"}),
     ({"schedules": ["daily"]}, {"STARTED", "FIRED", "DECLARED", "DEAD"}),
     ({"states": ["dead", "cancelled"]}, {"DEAD"}),
+    ({"flows": ["f1"]}, {"DEAD", "SUSPENDED"}),
+    ({"flows": ["j2"]}, {"CHANGED"}),
     ({"types": ["job"], "states": ["running"], "queues": ["mail"]}, {"STARTED"}),
 ]
-NAMED = {"STARTED": STARTED, "CHANGED": CHANGED, "FIRED": FIRED, "DECLARED": DECLARED, "PAUSED": PAUSED, "DEAD": DEAD}
+NAMED = {
+    "STARTED": STARTED, "CHANGED": CHANGED, "FIRED": FIRED, "DECLARED": DECLARED, "PAUSED": PAUSED, "DEAD": DEAD,
+    "SUSPENDED": SUSPENDED,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("names", "met"), WISHES, ids=str)

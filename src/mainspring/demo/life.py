@@ -12,6 +12,7 @@ from .. import Backoff, Clock, Context, Discard, every
 from ..app import Mainspring
 from .app import shop
 from .feeder import round_of_jobs
+from .orders import sell_discs
 
 # Rounds of customers at the start, so that there is something to see at once.
 FIRST_ROUNDS = 60
@@ -26,6 +27,7 @@ def customers_at(at: datetime) -> int:
 def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainspring:
     """The shop with customers, progress, logs, failures, a paused queue and a paused schedule."""
     app = shop(store, clock)
+    sell_discs(app)
 
     @app.every(seconds=1, overlap="skip")
     @app.task(queue="customers", max_retries=0, tags=["life"])

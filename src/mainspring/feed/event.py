@@ -44,6 +44,8 @@ class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_at: datetime | None = None
     worker: WorkerId | None = None
     schedule: str | None = None
+    flow: JobId | None = None
+    """The flow that the job is a step of."""
 
 
 class LeaderChange(Struct, frozen=True):
@@ -99,6 +101,8 @@ class FeedFilter(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] | None = None
     schedules: tuple[str, ...] | None = None
     states: tuple[Shown, ...] | None = None
+    flows: tuple[JobId, ...] | None = None
+    """Flows: their own jobs, and those of their steps."""
 
     def matches(self, event: FeedEvent) -> bool:
         """Whether the reader gets this event."""
@@ -112,6 +116,7 @@ class FeedFilter(Struct, frozen=True, kw_only=True):
             and _matches_any(self.tasks, job.task)
             and _matches_any(self.schedules, event.schedule or job.schedule, event.schedules)
             and _matches_any(self.states, job.state)
+            and _matches_any(self.flows, job.flow, (job.id, *event.ids))
         )
 
 

@@ -196,6 +196,7 @@ def _summary(job: Job, state: Shown | None) -> Summary:
         run_at=job.run_at,
         worker=job.worker,
         schedule=job.schedule,
+        flow=None if job.step is None else job.step.flow,
     )
 
 

@@ -52,11 +52,14 @@ async def follow_events(
     task: Names = None,
     schedule: Names = None,
     states: States = None,
+    flow: Names = None,
     last_event_id: LastEventId = None,
     last_event_id_query: LastEventIdQuery = None,
 ) -> EventStream:
     """Streams the events of jobs, progress, log lines, schedules, queues and workers until the client disconnects."""
-    event_filter = feed_filter(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
+    event_filter = feed_filter(
+        types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states, flows=flow
+    )
     after = last_event_id_query if last_event_id is None else last_event_id
     return EventStream(
         app_scope(request.scope).streams, caller.name, event_filter, after, lambda: is_still_allowed(request)
