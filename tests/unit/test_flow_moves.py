@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from flow_ideal import Fate, ideal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flow_ideal import Ending, Ideal
 from mainspring.flow.graph import Graph
 from mainspring.flow.moves import add_items, cancel, end_steps, is_settled, revive, skip, start
 from mainspring.flow.row_edit import FAN_OUT, MAX_INLINE_BYTES, MAX_MOVED_ITEMS
@@ -35,6 +35,15 @@ from mainspring.records.plan import (
 from mainspring.records.step import StepValue, position_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class Fate(msgspec.Struct):
+    """What the job of a step does, if it is made: of a map, all of its items."""
+
+    state: str = "completed"
+    value: Any = None
+    skipped: bool = False
+    dead_items: int = 0
 
 
 class Play:
@@ -132,6 +141,18 @@ def conditions(draw: st.DrawFn, sources: list[int]) -> Any:
         return draw(st.sampled_from([compare, Exists(operand), IsTrue(operand), Not(IsTrue(operand))]))
 
     return AllOf((leaf(), leaf())) if draw(st.booleans()) else leaf()
+
+
+def ideal(plan: Plan, fates: list[Fate]) -> str:
+    """The statuses of an undisturbed flow at its end."""
+    flow = Ideal(plan)
+    while todo := [(n, index) for _, n, index in sorted(flow.jobs) if index not in flow.steps[n].endings]:
+        for n, index in todo:
+            fate, is_item = fates[n], index > 0
+            state = fate.state if not is_item else "dead" if index <= fate.dead_items else "completed"
+            flow.end(n, index, Ending(state, fate.value, fate.skipped and state == "completed"))
+    assert flow.over
+    return "".join(flow.statuses)
 
 
 def is_plain(plan: Plan, fates: list[Fate]) -> bool:
@@ -351,7 +372,7 @@ def test_revived_step_heals_the_flow() -> None:
 def test_revived_item_heals_its_map() -> None:
     play = Play(mapped(), {0: Fate(dead_items=1)})
     assert play.run() == "du"
-    play.flow = play.apply(revive(play.graph, play.flow, [], [0], [], NOW))
+    play.flow = play.apply(revive(play.graph, play.flow, [], [(0, False)], [], NOW))
     play.jobs[position_of(0, 1)] = play.made[0]
     play.fates[0] = Fate()
     assert play.run() == "cc"
@@ -396,7 +417,7 @@ def test_flow_whose_dead_steps_are_revived_ends_as_one_that_went_well(
         else:
             last = min(fates[n].dead_items, play.flow.counts[n].made)
             again = [position_of(n, index, life) for index in range(1, last + 1)]
-            play.flow = play.apply(revive(play.graph, play.flow, [], [n] * len(again), [], NOW))
+            play.flow = play.apply(revive(play.graph, play.flow, [], [(n, False)] * len(again), [], NOW))
         play.jobs.update({one.step.position: one for one in play.made if one.step.position in again})
         play.run(order)
         fates[n] = healed[n]
@@ -472,7 +493,7 @@ def test_cancelled_items_that_are_put_back_to_work_no_longer_count_as_cancelled(
     play = Play(Plan((step("m", over=Input(0), item="x"),), ("[1,2]",)))
     play.end(position_of(0, 1), position_of(0, 2), state="cancelled")
     assert play.flow.statuses == "x"
-    play.flow = play.apply(revive(play.graph, play.flow, [], [0, 0], [], NOW))
+    play.flow = play.apply(revive(play.graph, play.flow, [], [(0, True), (0, True)], [], NOW))
     for index in (1, 2):
         play.jobs[position_of(0, index)] = next(job for job in play.made if job.step.index == index)
         play.end(position_of(0, index), state="completed", result="1")
@@ -496,3 +517,35 @@ def test_condition_on_a_large_part_is_never_wrong(when: Any, status: str) -> Non
     play.end(0, result=msgspec.json.encode({"text": "x" * 10_000, "small": "x"}).decode())
     assert play.flow.statuses == f"c{status}"
     assert ("more than 4,096 bytes" in play.flow.notes.get(1, "")) is (status == "d")
+
+
+def test_item_that_is_put_back_to_work_leaves_the_count_of_its_own_end() -> None:
+    play = Play(Plan((step("m", over=Input(0), item="x"),), ("[1,2]",)))
+    play.end(position_of(0, 1), state="dead")
+    play.end(position_of(0, 2), state="cancelled")
+    play.flow = play.apply(revive(play.graph, play.flow, [], [(0, True)], [], NOW))
+    play.jobs[position_of(0, 2)] = next(job for job in play.made if job.step.index == 2)
+    play.end(position_of(0, 2))
+    assert (play.flow.statuses, play.flow.counts[0].dead, play.flow.counts[0].cancelled) == ("d", 1, 0)
+
+
+def test_map_over_no_value_belongs_to_another_life_after_a_job_has_found_that_out() -> None:
+    plan = Plan((step("list"), step("each", over=value(0, "items"), item="x")))
+    play = Play(plan, {0: Fate(value={"items": None, "long": "y" * MAX_INLINE_BYTES})})
+    play.end(position_of(0))
+    play.end(position_of(1), skipped=True)
+    assert play.flow.statuses == "ca"
+    play.flow = play.apply(revive(play.graph, play.flow, [0], [], [], NOW))
+    play.jobs[position_of(0)] = play.made[0]
+    play.end(position_of(0))
+    assert [job.step.position for job in play.made[1:]] == [position_of(1), position_of(1, life=1)]
+
+
+def test_condition_of_a_step_that_was_cancelled_is_decided_after_its_retry() -> None:
+    plan = Plan((step("a"), step("b", when=IsTrue(value(0, "x")))))
+    play = Play(plan, {0: Fate(value={"x": 1})})
+    play.flow = play.apply(cancel(play.graph, play.flow, NOW))
+    play.end(position_of(0))
+    assert play.flow.statuses == "cx"
+    play.flow = play.apply(revive(play.graph, play.flow, [], [], [1], NOW))
+    assert play.flow.statuses == "cr"

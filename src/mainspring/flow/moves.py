@@ -71,20 +71,28 @@ def skip(graph: Graph, flow: Flow, step: int, now: datetime) -> Move:
 
 
 def revive(
-    graph: Graph, flow: Flow, jobs: Collection[int], items: Iterable[int], steps: Iterable[int], now: datetime
+    graph: Graph,
+    flow: Flow,
+    jobs: Collection[int],
+    items: Iterable[tuple[int, bool]],
+    steps: Iterable[int],
+    now: datetime,
 ) -> Move:
     """The flow after steps were put back to work.
 
-    `jobs` are steps whose job is pending again, `items` the steps of single items that are (one entry for each item),
-    `steps` are steps without a job that are decided again. Everything behind them is decided again, too.
+    `jobs` are steps whose job is pending again. `items` are single items that are: the step, and whether the item had
+    been cancelled. `steps` are steps without a job that are decided again. Everything behind them is decided again.
     """
     steps, items = set(steps), list(items)
-    edit = _reopened(graph, flow, {*jobs, *items, *steps}, now)
-    for n in items:
+    edit = _reopened(graph, flow, {*jobs, *(n for n, _ in items), *steps}, now)
+    for n, was_cancelled in items:
         counts = edit.counts[n]
-        was_dead = counts.dead > 0
-        counts = replace(counts, dead=counts.dead - was_dead, cancelled=max(0, counts.cancelled - (not was_dead)))
-        edit.counts[n] = replace(counts, ended=counts.ended - 1)
+        edit.counts[n] = replace(
+            counts,
+            ended=counts.ended - 1,
+            dead=counts.dead - (not was_cancelled),
+            cancelled=counts.cancelled - was_cancelled,
+        )
         edit.statuses[n] = StepStatus.RELEASED
     for n in jobs:
         edit.statuses[n] = StepStatus.RELEASED
@@ -126,7 +134,8 @@ def _reset(edit: RowEdit, n: int) -> None:
     """Lets the step wait again."""
     if edit.statuses[n] == StepStatus.WAITING:
         return
-    if edit.statuses[n] in _HAD_JOB:
+    # A map over no value has counts, if a job found that out.
+    if edit.statuses[n] in _HAD_JOB or n in edit.counts:
         edit.lives[n] = edit.lives.get(n, 0) + 1
     edit.statuses[n] = StepStatus.WAITING
     edit.values.pop(n, None)

@@ -254,14 +254,14 @@ class RowEdit:
     # values
 
     def _keep(self, n: int, result: str) -> None:
-        """Keeps a result that is needed: in the row if it is small, else what conditions read of it."""
-        if n not in self._graph.result_steps and not self._is_awaited(n):
-            return
-        size = sum(map(len, self.values.values())) + len(result)
-        if len(result) <= MAX_INLINE_BYTES and size <= MAX_ROW_BYTES:
-            self.values[n] = result
-        else:
-            self._extract(n, result)
+        """Keeps a result that is needed: in the row if it is small, else what conditions read of it. They may need
+        it in a later life, too."""
+        if n in self._graph.result_steps or self._is_awaited(n):
+            size = sum(map(len, self.values.values())) + len(result)
+            if len(result) <= MAX_INLINE_BYTES and size <= MAX_ROW_BYTES:
+                self.values[n] = result
+                return
+        self._extract(n, result)
 
     def _extract(self, n: int, result: str) -> None:
         for value in self._graph.condition_paths.get(n, ()):

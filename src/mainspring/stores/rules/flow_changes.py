@@ -32,8 +32,8 @@ class FlowChange:
         self.made: Counter[int] = Counter()
         """New items by step."""
         self.ends: list[StepEnd] = []
-        self.revived: list[int] = []
-        """Positions of jobs that were put back to work."""
+        self.revived: dict[int, bool] = {}
+        """Positions of jobs that were put back to work, each with whether the job had been cancelled."""
         self.cancelled = self.retried = self.deleted = False
         """An operator has cancelled, retried or deleted the flow's own job."""
 
@@ -77,9 +77,9 @@ class FlowChanges:
         )
         self.of(ref.flow, at).ends.append(end)
 
-    def note_revival(self, ref: StepRef, at: datetime) -> None:
-        """A final job of a step was put back to work."""
-        self.of(ref.flow, at).revived.append(ref.position)
+    def note_revival(self, ref: StepRef, state: State, at: datetime) -> None:
+        """A job of a step, which was final in this state, was put back to work."""
+        self.of(ref.flow, at).revived[ref.position] = state is State.CANCELLED
 
     def note_made_item(self, ref: StepRef, at: datetime) -> None:
         self.of(ref.flow, at).made[ref.number] += 1

@@ -7,7 +7,7 @@ by side: what they read next is read at once, and a job that was read before a `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -80,7 +80,7 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         yield from _wake(tables, id, change.at)
 
 
-def _current_refs(flow: Flow, positions: Sequence[int]) -> list[StepRef]:
+def _current_refs(flow: Flow, positions: Iterable[int]) -> list[StepRef]:
     """Those of the positions that belong to the present life of their step. An earlier job that goes on, because a step
     of its own flow was retried, no longer counts."""
     refs = [StepRef(flow.id, position, flow.queue) for position in positions]
@@ -99,7 +99,7 @@ def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepR
         yield move
     if revived:
         single = [ref.number for ref in revived if not ref.index]
-        items = [ref.number for ref in revived if ref.index]
+        items = [(ref.number, change.revived[ref.position]) for ref in revived if ref.index]
         move = moves.revive(graph, flow, single, items, [], change.at)
         flow = move.flow
         yield move
@@ -215,8 +215,9 @@ def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[l
         return
     for job in failed:
         tables.put_job(retried_job(tables, job, at))
-    refs = [job.step for job in failed if job.step is not None]
-    single, items = [ref.number for ref in refs if not ref.index], [ref.number for ref in refs if ref.index]
+    refs = [(job.step, job.state is State.CANCELLED) for job in failed if job.step is not None]
+    single = [ref.number for ref, _ in refs if not ref.index]
+    items = [(ref.number, was_cancelled) for ref, was_cancelled in refs if ref.index]
     yield from _apply(tables, moves.revive(graph, flow, single, items, stopped, at), at)
 
 

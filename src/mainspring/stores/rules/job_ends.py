@@ -46,7 +46,7 @@ def write_job(tables: JobTables, old: Job | None, new: Job, step_end: StepEnding
             if new.state.final:
                 tables.flow_changes.note_end(old.step, new, step_end)
             else:
-                tables.flow_changes.note_revival(old.step, new.run_at)
+                tables.flow_changes.note_revival(old.step, old.state, new.run_at)
     tables.put_job(new)
 
 
