@@ -7,6 +7,7 @@ import importlib
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from threading import Event, Thread
 from types import ModuleType
 
@@ -71,6 +72,27 @@ def test_store_loads_no_module_that_an_idle_worker_can_do_without(url: str) -> N
         f"from mainspring import Mainspring; Mainspring({url!r})._engine; import mainspring.worker.worker"
     )
     assert loaded & {"hashlib", "importlib.resources", "lzma", "shutil", "tempfile", "zipfile"} == set()
+
+
+IDLE_WORKER = """
+import asyncio
+async def main():
+    async with app, app.worker():
+        await asyncio.sleep(0)
+asyncio.run(main())
+"""
+# What only flows, operators, leaders and schedules by cron need.
+NOT_FOR_IDLE_WORKERS = {
+    "control.queues", "control.step_jobs", "flow.conditions", "flow.graph", "flow.moves", "flow.row_edit",
+    "insight.flow_why", "insight.why", "leader", "schedule.balance.distribution", "stores.caller_connection",
+    "stores.rules.flows", "trigger.cron_description", "worker.flow_runs",
+}  # fmt: skip
+
+
+def test_idle_worker_on_sqlite_loads_no_module_that_it_can_do_without(tmp_path: Path) -> None:
+    loaded = loaded_by(DECLARING.replace("memory://", f"sqlite:///{tmp_path}/jobs.db") + IDLE_WORKER)
+    assert "worker.flow_tasks" in loaded
+    assert loaded & NOT_FOR_IDLE_WORKERS == set()
 
 
 def test_app_with_a_task_loads_its_engine_and_its_store() -> None:

@@ -14,7 +14,6 @@ from ..bounds import MAX_REASON_CHARACTERS
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
 from ..ids import JobId
-from ..insight.why import JobSurroundings, Reason, reasons
 from ..records.job import ALLOWED, SHOWN, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updates
@@ -29,15 +28,14 @@ from .bulk_page import BulkPage, bulk_token, resume_from
 from .bulk_steps import MAX_STEP_JOBS, BulkStep, BulkSteps, split_ids
 from .checks import MAX_COUNT, MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from .computation import Computation
-from .flow_reasons import waiting_reasons
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
-from .queues import with_pauses
 from .run_again import repeat_of
-from .step_jobs import flow_of
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from ..insight.why import Reason
+    from ..store import Store
 
 MAX_LOG_LINES = 1000
 # Jobs processed before the event loop serves others.
@@ -126,12 +124,21 @@ class Jobs:
         """
         return await self._why(await self.get(id), MAX_NESTED_FLOWS)
 
+    async def _waits_for_steps(self, store: Store, job: Job, depth: int) -> Sequence[Reason]:
+        from .flow_reasons import waiting_reasons
+        from .step_jobs import flow_of
+
+        if (flow := await flow_of(store, job.id)) is None:
+            return ()
+        return await waiting_reasons(store, job, flow, lambda step: self._why(step, depth - 1))
+
     async def _why(self, job: Job, depth: int) -> Sequence[Reason]:
+        from ..insight.why import JobSurroundings, reasons
+        from .queues import with_pauses
+
         store, now = await self._engine.connect(), self._engine.clock.now()
-        if job.state is State.WAITING and depth and (flow := await flow_of(store, job.id)) is not None:
-            waits = await waiting_reasons(store, job, flow, lambda step: self._why(step, depth - 1))
-            if waits:
-                return waits
+        if job.state is State.WAITING and depth and (waits := await self._waits_for_steps(store, job, depth)):
+            return waits
         overview = await store.overview(now=now, finished=False)
         circuits = {circuit.task: circuit for circuit in overview.circuits}
         paused = {queue.name: queue for queue in await with_pauses(store, overview.queues, now) if queue.paused}

@@ -58,6 +58,8 @@ CANCEL_STEPS = "mainspring.cancel_steps"
 # The internal task of a flow that has a plan but no function.
 PLANNED_FLOW = "mainspring.flow"
 FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW})
+# Why a job of a step was cancelled with its flow.
+FLOW_STOPPED = "its flow has stopped"
 # Jobs of steps that are cancelled or deleted in the transaction that stops or deletes their flow.
 MAX_CANCELLED_JOBS = 1000
 # Dead and cancelled jobs of a flow that are retried with it.

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import BadInput
 from ..suggest import did_you_mean
-from . import cron_clock_changes, cron_description
+from . import cron_clock_changes
 from .bounds import MAX_NAME_CHARACTERS, quoted
 from .cron_clock_changes import Effect
 from .cron_fields import MAX_EXPRESSION_CHARACTERS, parse
@@ -64,9 +64,13 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone_of(self.tz))
 
     def explain(self) -> str:
+        from . import cron_description
+
         return cron_description.explain(self.plan, self.tz, self.name)
 
     def warnings(self) -> list[str]:
+        from . import cron_description
+
         return cron_description.warnings(self.plan)
 
     def note(self, tick: datetime) -> str:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from .cron_description import join_words
 from .cron_plan import CronPlan
 from .wall_clock import date_text, time_text
 from .zone import Change, change_at, changes
@@ -79,4 +78,6 @@ def _sentence(plan: CronPlan, change: Change, walls: list[datetime]) -> str:
 def _times(walls: list[datetime], change: Change) -> str:
     if len(walls) > _MAX_NAMED_TIMES:
         return f"times from {time_text(walls[0])} to before {time_text(change.high)}"
+    from .cron_description import join_words
+
     return join_words([time_text(wall) for wall in walls])

@@ -9,13 +9,12 @@ import msgspec
 
 from ..clock import Clock
 from ..ids import JobId
-from ..records.flow import CANCEL_STEPS, FAN_OUT, OPEN, PLANNED_FLOW, Flow, FlowWithPlan
+from ..records.flow import CANCEL_STEPS, FAN_OUT, FLOW_STOPPED, OPEN, PLANNED_FLOW, Flow, FlowWithPlan
 from ..records.job import Action, Job, State
 from ..records.outcome import Cancel, Discard, Skip, Snooze
 from ..records.query import Filter
 from ..records.step import MAX_INDEX, MAX_POSITION, StepRef, position_of
 from ..store import Store
-from ..stores.rules.flows import FLOW_STOPPED
 from ..task.context import Context
 from ..task.options import CheckedOptions
 from ..task.task import Task

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Never, TypeVar
+from typing import TYPE_CHECKING, Never, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,7 +19,6 @@ from ..errors import BadInput, NotLeader
 from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPassed, enqueued_event
 from ..failpoint import failpoint
 from ..ids import JobId, new_id
-from ..leader import Leader
 from ..records.job import NewJob, State
 from ..records.outcome import clean, failure_of
 from ..records.query import Filter
@@ -35,6 +34,9 @@ from ..store.retry import StoreRetry
 from ..survived_errors import is_own_cancellation
 from .user_call import UserCalls
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from ..leader import Leader
 
 # Maximum schedules per store call.
 BATCH_SCHEDULES = 500

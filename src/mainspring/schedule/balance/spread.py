@@ -13,7 +13,6 @@ from ...clock import instant, micros
 from ...trigger import Every, Timetable
 from ..record import Schedule, Spec
 from ..status import next_due
-from .distribution import distribution
 from .load import WEIGHT_PER_TICK, TickLoad, phase_of
 
 # A schedule is not moved if its next tick is within this time, or within a quarter of its interval.
@@ -90,6 +89,8 @@ def rebalance(schedules: Iterable[Schedule], now: datetime) -> tuple[Rebalance, 
             left.append(KeptSchedule(row.name, why))
         elif better := _move_if_better(row, load, now):
             new[row.name] = better
+    from .distribution import distribution
+
     before, after = distribution(rows.values(), now).score, distribution((rows | new).values(), now).score
     if after < before:
         new, after = {}, before

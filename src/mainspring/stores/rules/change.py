@@ -9,7 +9,6 @@ from ...ids import JobId
 from ...records.job import Action, Job, State
 from ...records.query import Refusal, Updates
 from .actions import apply_action, expire_if_due, moves_queue, refusal_of
-from .flows import is_replaced, is_worn_out, retried_job, stop_flow
 from .job_ends import delete_job, write_job
 from .tables import Tables
 
@@ -21,6 +20,8 @@ def change(
     tables: Tables, action: Action, jobs: Iterable[Job], now: datetime, reason: str = "", update: Updates | None = None
 ) -> ChangedJobs:
     """Applies the action to these stored jobs, in order."""
+    from .flows import retried_job, stop_flow
+
     done: list[JobId] = []
     refused: dict[JobId, Refusal] = {}
     for job in jobs:
@@ -51,6 +52,8 @@ def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -
     if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
+        from .flows import is_replaced, is_worn_out
+
         if is_replaced(tables, job):
             return Refusal(job.state, error="another job has taken its place in its flow")
         if is_worn_out(tables, job):

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from ...records.flow import FLOW_STOPPED
 from ...records.job import Enqueued, NewJob, State
 from .conflict import resolve_conflict, to_job
-from .flows import FLOW_STOPPED, may_add_item
 from .job_ends import write_job
 from .tables import Tables
 
@@ -49,6 +49,8 @@ def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
             return Enqueued(holder.id, status, key)
     job = to_job(new, now)
     if new.step is not None:
+        from .flows import may_add_item
+
         if may_add_item(tables, new.step):
             tables.flow_changes.note_made_item(new.step, now)
         else:

@@ -17,7 +17,7 @@ from ...flow import moves
 from ...flow.graph import Graph
 from ...flow.job_template import step_job_id
 from ...ids import JobId
-from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
+from ...records.flow import CANCEL_STEPS, FLOW_STOPPED, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
 from ...records.job import Action, Job, NewJob, State
 from ...records.query import Updates
 from ...records.step import StepRef, position_of
@@ -28,7 +28,6 @@ from .job_ends import delete_job, write_job
 from .read_sets import Name
 from .tables import Tables
 
-FLOW_STOPPED = "its flow has stopped"
 _FLOW_DELETED = "its flow was deleted"
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.circuit import Circuit
 from ...records.flow import Flow
@@ -23,6 +22,9 @@ from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
 from .keys import keys_held_by, keys_of
 from .read_sets import Kind, Name
+
+if TYPE_CHECKING:
+    from ...flow.graph import Graph
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -290,6 +292,8 @@ class LoadedTables:
         return self._graphs[id]
 
     def add_plan(self, id: JobId, plan: Plan) -> None:
+        from ...flow.graph import Graph
+
         self._graphs[id] = Graph(plan)
         self.plans.append((id, plan))
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.circuit import Circuit
 from ...records.flow import Flow
@@ -21,6 +20,9 @@ from ...records.run import Execution, LogLine
 from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
 from .read_sets import Name
+
+if TYPE_CHECKING:
+    from ...flow.graph import Graph
 
 
 class ScheduleTables(Protocol):

@@ -15,11 +15,9 @@ from ...clock import micros
 from ...errors import BadInput, StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ...sync import is_sync_caller, run_blocking
-from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..rows import new_row
 from ..rules import enqueue as rules
 from ..rules.finish import older_workers_text
-from ..rules.flows import may_add_item
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from . import file
@@ -55,6 +53,8 @@ class SqliteEnqueue(SqliteHandle):
             return await run_blocking(act)
 
     def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+        from ..caller_connection import driver_connection, is_async, unwrap_proxy
+
         thing = unwrap_proxy(within)
         db = thing if is_async(thing) else driver_connection(thing).connection
         if not isinstance(db, sqlite3.Connection):
@@ -77,6 +77,8 @@ def _are_items(jobs: Sequence[NewJob]) -> bool:
 def _enqueue_items(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued] | None:
     """Stores items of maps set-wise. None, having written nothing, if a flow makes no more of them, or one is given
     twice."""
+    from ..rules.flows import may_add_item
+
     tables = LoadedTables(flows=True)
     fetch(db, tables, {Name("flow", job.step.flow) for job in jobs if job.step is not None})
     ids = {job.id for job in jobs}

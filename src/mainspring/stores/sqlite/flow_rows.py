@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...flow.graph import Graph
 from ...ids import JobId, WorkerId
 from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
@@ -21,8 +22,16 @@ from .file import FLOWS_VERSION
 from .lenient import fetch_rows
 from .lists import mark_undecodable
 
+if TYPE_CHECKING:
+    from ...flow.graph import Graph
+
 _encode = msgspec.json.Encoder().encode
-_decode_flow = msgspec.json.Decoder(Flow).decode
+
+
+@cache
+def _flow_decoder() -> msgspec.json.Decoder[Flow]:
+    """Made when the first flow is read."""
+    return msgspec.json.Decoder(Flow)
 
 
 # reading
@@ -40,9 +49,10 @@ _FAILED = _STEP_JOBS.format("AND job.state IN ('dead', 'cancelled', 'expired')")
 def read_flows(db: sqlite3.Connection, ids: Collection[JobId]) -> dict[JobId, Flow]:
     """The rows of these flows that can be decoded."""
     found: dict[JobId, Flow] = {}
+    decode = _flow_decoder().decode
     for id, body in db.execute(_FLOWS, (_encode(list(ids)).decode(),)).fetchall():
         try:
-            found[id] = _decode_flow(body)
+            found[id] = decode(body)
         except msgspec.DecodeError as error:
             unreadable_record("flow", id, error)
     return found

@@ -13,7 +13,6 @@ from ...ids import JobId
 from ...records.run import Execution
 from ..graph_cache import GraphCache
 from ..rows import executions_of
-from ..rules.flows import settle_flows
 from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
@@ -90,8 +89,11 @@ def _fetch_jobs(db: sqlite3.Connection, tables: LoadedTables, ids: Sequence[str]
 
 def write(db: sqlite3.Connection, tables: LoadedTables, at: str | None = None) -> None:
     """Settles the flows, and writes what the rules changed. `at` is a failpoint in the middle of it."""
-    for names in settle_flows(tables):
-        fetch(db, tables, names)
+    if tables.flow_changes.noted:
+        from ..rules.flows import settle_flows
+
+        for names in settle_flows(tables):
+            fetch(db, tables, names)
     changed, rows = tables.changed_jobs(), tables.changed_schedules()
     write_schedules(db, rows)
     add_executions(db, tables.executions)
