@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from . import (
+    flow_scenarios,
     machine,
     postgres_scenarios,
     redis_scenarios,
@@ -22,15 +23,14 @@ from .harness import TIMEOUT_SECONDS, Lab, Scenario, run
 from .processes import REPO
 from .table import tables
 
-STORES = ("sqlite", "postgresql", "redis", "service", "schedules")
+BOOKS = (
+    scenarios, postgres_scenarios, redis_scenarios, service_scenarios, schedule_scenarios, flow_scenarios,
+)  # fmt: skip
+STORES = ("sqlite", "postgresql", "redis", "service", "schedules", "flows")
 
 
 def offered(*, quick: bool) -> list[Scenario]:
-    return [
-        scenario
-        for book in (scenarios, postgres_scenarios, redis_scenarios, service_scenarios, schedule_scenarios)
-        for scenario in book.scenarios(book.QUICK if quick else book.FULL)
-    ]
+    return [scenario for book in BOOKS for scenario in book.scenarios(book.QUICK if quick else book.FULL)]
 
 
 def main() -> int:

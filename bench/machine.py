@@ -58,8 +58,16 @@ def _service() -> list[str]:
     return [_said(program("postgres"), "--version"), f"{libraries}; {wrk}"]
 
 
+def _flows() -> list[str]:
+    peers = {"celery": "celery", "streaq": "streaq", "dbos": "dbos", "absurd": "absurd-sdk", "chancy": "chancy"}
+    told = [_versions(venv(name), library) for name, library in peers.items()]
+    servers = [_said(program("postgres"), "--version"), _said(redis_server.program(), "--version")]
+    return [*servers, f"{', '.join(told)}; {_node('bullmq')}"]
+
+
 _OF = {
     "SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis, "Service": _service, "Schedules": _schedules,
+    "Flows": _flows,
 }  # fmt: skip
 
 

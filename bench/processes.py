@@ -47,6 +47,11 @@ class Child:
         if self._process.poll() is not None:
             raise Failed(f"the worker ended early ({self._process.returncode}); {log_tail(self._home)}")
 
+    def kill(self) -> None:
+        """As the kernel would, for want of memory."""
+        self._process.kill()
+        self._process.wait()
+
     def cpu_seconds(self) -> float:
         text = Path(f"/proc/{self._process.pid}/stat").read_text()
         user, system = text.rpartition(")")[2].split()[11:13]
@@ -127,6 +132,13 @@ RQ = _peer("rq")
 CELERY = _peer("celery")
 CELERY_BEAT = _peer("celery", "celery_beat")
 HUEY_REDIS = _peer("huey", "huey_redis")
+FLOW_MAINSPRING = Program((PYTHON, "-c", "from flow_mainspring_app import main; main()"))
+FLOW_CELERY = _peer("celery", "flow_celery")
+FLOW_STREAQ = _peer("streaq", "flow_streaq")
+FLOW_CHANCY = _peer("chancy", "flow_chancy")
+FLOW_DBOS = _peer("dbos", "flow_dbos")
+FLOW_ABSURD = _peer("absurd", "flow_absurd")
+FLOW_BULLMQ = Program(("node", str(BENCH / "apps/flow_bullmq_app.js")))
 BULLMQ = Program(("node", str(BENCH / "apps/bullmq_app.js")))
 GRAPHILE = Program(("node", str(BENCH / "apps/graphile_app.js")))
 

@@ -76,6 +76,19 @@ ticks on a grid (its intervals count from whenever it was started), looking ever
 on Redis; a second beat would fire everything twice. Huey's periodic tasks have a minute as their shortest step, so it
 cannot take part."""
 
+FLOWS = """\
+Each system runs one worker process, its producer is another, and both are on the same machine as the server; the
+servers are those of the other pages: PostgreSQL with the distribution's settings, Redis in memory only, SQLite with
+`synchronous=FULL`. Values are checked: a sum or a chain that comes out wrong fails the measurement.
+
+*Mainspring* is a map over the list that a step returns, and a step that reads its results in pages; 500 slots. *BullMQ*
+is a parent with children, and chains by nesting; 100 at once. *Celery* is `chord` and `chain` with results in Redis and
+the solo pool. *streaq* is a task `after` all others, which fetches their results with one command a thousand (its call
+for one result takes milliseconds), and `then`; 100 at once. *DBOS* is a workflow that enqueues workflows and awaits
+each, and a workflow of ten steps, which are calls in one process and not jobs. *Absurd* is a task that spawns tasks in
+a second queue, as it asks for, and awaits each, and a task of ten steps, which are not jobs either; it looks every
+50 ms instead of every 250. *Chancy* is its workflow plugin; its jobs pass no values, so the last is told the sum."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -92,6 +105,7 @@ PAGES = {
     "Redis": Page("benchmarks-redis", "Benchmarks on Redis", REDIS),
     "Service": Page("benchmarks-service", "Benchmarks of the service", SERVICE),
     "Schedules": Page("benchmarks-schedules", "Benchmarks of schedules", SCHEDULES),
+    "Flows": Page("benchmarks-flows", "Benchmarks of flows", FLOWS),
 }
 
 

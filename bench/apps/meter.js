@@ -37,6 +37,10 @@ function late(due) {
   fs.appendFileSync(path.join(HOME, "late"), `${(wall() - due).toFixed(6)}\n`);
 }
 
+function end(value) {
+  fs.appendFileSync(path.join(HOME, "ended"), `${wall().toFixed(6)} ${value}\n`);
+}
+
 // Calls `one` with the time, `jobs` times, `gap` seconds apart on average.
 async function paced(jobs, gap, one) {
   let next = seconds();
@@ -62,4 +66,4 @@ async function fill(jobs, batch, many) {
   answer({ jobs, seconds: seconds() - start });
 }
 
-module.exports = { answer, fill, late, paced, single, tick };
+module.exports = { answer, end, fill, late, paced, single, tick, wall };

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+# Jobs of a chain, for every system with flows.
+STEPS = 10
 _LAYOUT = struct.Struct("<qdd")
 
 
@@ -48,6 +50,11 @@ class Meter:
         with self._lock, open(self._home / "late", "a") as lines:
             lines.write(f"{delay:.6f}\n")
 
+    def end(self, value: int) -> None:
+        """A flow has ended with this value."""
+        with self._lock, open(self._home / "ended", "a") as lines:
+            lines.write(f"{time.time():.6f} {value}\n")
+
 
 def read_count(home: Path) -> Count:
     """The count of whichever process writes in `home`."""
@@ -63,6 +70,15 @@ def read_late(home: Path) -> list[float]:
         return [float(line) for line in (home / "late").read_text().split()]
     except FileNotFoundError:
         return []
+
+
+def read_ended(home: Path) -> list[tuple[float, int]]:
+    """When each flow noted in `home` ended (Unix time), and with which value."""
+    try:
+        lines = (home / "ended").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [(float(at), int(value)) for at, value in (line.split() for line in lines)]
 
 
 def instants(jobs: int, gap: float) -> Iterator[float]:
