@@ -9,6 +9,7 @@ CODES = {
     "changed": "The resource was changed since it was read: read it again.",
     "csrf": "A browser sent a change from a page of another origin.",
     "error": "An error of the library that has no code of its own.",
+    "flow_not_found": "There is no such flow, or it has no such step.",
     "forbidden": "The caller's role or scopes do not allow this.",
     "hook_changed": "The webhook or trigger was changed since it was read: read it again.",
     "hook_exists": "A webhook or trigger of this name already exists.",

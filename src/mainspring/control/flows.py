@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ..errors import BadInput
 from ..flow.graph import Graph
@@ -12,7 +12,7 @@ from ..ids import JobId
 from ..insight.flow_view import FlowView, StepView, flow_view
 from ..insight.flow_why import steps_not_run
 from ..insight.why import Reason
-from ..records.flow import PLANNED_FLOW, FlowWithPlan, StepStatus
+from ..records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW, FlowWithPlan, StepStatus
 from ..records.job import FINAL, Job, Shown, State
 from ..records.query import Changed, Filter
 from ..records.step import MAX_INDEX, position_of
@@ -69,13 +69,14 @@ class Flows:
         limit: int = 100,
         after: str | None = None,
         newest: bool = True,
+        brief: bool = False,
     ) -> Page:
         """The jobs of flows, newest first: of these flows, or of all that this app declares and those made with
         app.plan(). A page's `next` is the `after` of the next one."""
         known = [name for name, task in self._engine.tasks.items() if task.is_flow]
         names = (*known, PLANNED_FLOW) if tasks is None else tuple(tasks)
         which = Filter(tasks=names, states=None if states is None else tuple(states))
-        return await self._engine.jobs.list(which, limit=limit, after=after, newest=newest)
+        return await self._engine.jobs.list(which, limit=limit, after=after, newest=newest, brief=brief)
 
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the flow has not ended, down to the jobs that it waits for, and why steps were not run."""
@@ -87,9 +88,15 @@ class Flows:
         job, store = await self._engine.jobs.get(id), await self._engine.connect()
         store.capabilities.require_flows()
         if (found := await flow_of(store, job.id)) is None:
-            why = "it was not planned yet" if _may_be_planned(job, self._engine.tasks) else "it is no flow"
+            why = "it was not planned yet" if self.may_be_flow(job) else "it is no flow"
             raise BadInput(f"job {job.id} ({job.task}) has no steps: {why}")
         return job, found
+
+    def may_be_flow(self, job: Job) -> bool:
+        """Whether the job is a flow's own, as far as is known without its plan: this app may not have its task."""
+        if (known := self._engine.tasks.get(job.task)) is not None:
+            return known.is_flow
+        return job.task not in (FAN_OUT, CANCEL_STEPS)
 
     # changing
 
@@ -123,8 +130,3 @@ class Flows:
                 async for jobs in step_pages(store, row.id, first, last):
                     ids += (job.id for job in jobs if job.state in (State.DEAD, State.EXPIRED))
         return ids[:MAX_RETRIED_JOBS]
-
-
-def _may_be_planned(job: Job, tasks: Any) -> bool:
-    known = tasks.get(job.task)
-    return known is None or known.is_flow

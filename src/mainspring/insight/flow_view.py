@@ -87,7 +87,7 @@ def _unknown(name: str) -> StepView:
 
 def flow_view(job: Job, graph: Graph, row: Flow, jobs: Mapping[int, Job], now: datetime) -> FlowView:
     """`jobs` are the jobs of the steps that have one, by position."""
-    steps = tuple(_step_view(graph, row, n, jobs, now) for n in range(len(graph.steps)))
+    steps = tuple(step_views(graph, row, jobs, now))
     return FlowView(
         id=job.id,
         task=job.task,
@@ -97,6 +97,11 @@ def flow_view(job: Job, graph: Graph, row: Flow, jobs: Mapping[int, Job], now: d
         began_at=row.began_at,
         ended_at=row.ended_at,
     )
+
+
+def step_views(graph: Graph, row: Flow, jobs: Mapping[int, Job], now: datetime) -> list[StepView]:
+    """All steps. `jobs` are the jobs of those that have one, by position."""
+    return [_step_view(graph, row, n, jobs, now) for n in range(len(graph.steps))]
 
 
 def step_view(graph: Graph, row: Flow, n: int, job: Job | None, now: datetime) -> StepView:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from ..flow.condition_text import condition_text, operand_text
 from ..flow.conditions import ABSENT, at_path
 from ..flow.graph import Graph, extract_key, values_in
 from ..ids import JobId
 from ..records.flow import SKIPPED, Flow, ItemCounts, StepStatus
 from ..records.job import Job
-from ..records.plan import AllOf, AnyOf, Compare, Condition, Exists, FirstOf, Input, IsTrue, Not, Operand, ValueOf
+from ..records.plan import ValueOf
 from .why import Reason
 
 # Steps that a reason names on the way from the end of a flow to what it waits for.
@@ -79,17 +80,21 @@ def _progress(counts: ItemCounts) -> str:
 
 def steps_not_run(graph: Graph, row: Flow) -> list[Reason]:
     """A reason for each step that was not run, and will not be."""
-    found: list[Reason] = []
-    for n, status in enumerate(row.statuses):
-        name = graph.steps[n].name
-        if status == StepStatus.UPSTREAM_FAILED:
-            failed = [graph.steps[m].name for m in graph.needs[n] if row.statuses[m] in "du"]
-            found.append(Reason(code="step_not_run", text=f"{name} was not run: {', '.join(failed)} failed"))
-        elif status == StepStatus.SKIPPED_BY_CONDITION:
-            found.append(Reason(code="step_skipped", text=f"{name} was skipped: {_condition(graph, row, n)}"))
-        elif status in SKIPPED:
-            found.append(Reason(code="step_skipped", text=f"{name} was skipped: {_SKIPPED_BECAUSE[status]}"))
-    return found
+    reasons = (reason_not_run(graph, row, n) for n in range(len(graph.steps)))
+    return [reason for reason in reasons if reason is not None]
+
+
+def reason_not_run(graph: Graph, row: Flow, n: int) -> Reason | None:
+    """Why the step of this number was not run; None if it was, or may be."""
+    name, status = graph.steps[n].name, row.statuses[n]
+    if status == StepStatus.UPSTREAM_FAILED:
+        failed = [graph.steps[m].name for m in graph.needs[n] if row.statuses[m] in "du"]
+        return Reason(code="step_not_run", text=f"{name} was not run: {', '.join(failed)} failed")
+    if status == StepStatus.SKIPPED_BY_CONDITION:
+        return Reason(code="step_skipped", text=f"{name} was skipped: {_condition(graph, row, n)}")
+    if status in SKIPPED:
+        return Reason(code="step_skipped", text=f"{name} was skipped: {_SKIPPED_BECAUSE[status]}")
+    return None
 
 
 # conditions as text
@@ -99,42 +104,9 @@ def _condition(graph: Graph, row: Flow, n: int) -> str:
     when = graph.steps[n].when
     if when is None:
         return "its condition did not hold"
-    values = {_operand(graph, value): _value(row, value) for value in values_in(when)}
+    values = {operand_text(graph, value): _value(row, value) for value in values_in(when)}
     known = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return f"{_text(graph, when)} did not hold{f' ({known})' if known else ''}"
-
-
-def _text(graph: Graph, condition: Condition) -> str:
-    match condition:
-        case Compare(op=op, left=left, right=right):
-            return f"{_operand(graph, left)} {op} {_operand(graph, right)}"
-        case IsTrue(operand=operand):
-            return _operand(graph, operand)
-        case Exists(operand=operand):
-            return f"exists({_operand(graph, operand)})"
-        case Not(condition=inner):
-            return f"not ({_text(graph, inner)})"
-        case AllOf(conditions=several):
-            return " and ".join(_inner(graph, one) for one in several)
-        case AnyOf(conditions=several):
-            return " or ".join(_inner(graph, one) for one in several)
-
-
-def _inner(graph: Graph, condition: Condition) -> str:
-    text = _text(graph, condition)
-    return f"({text})" if isinstance(condition, AllOf | AnyOf) else text
-
-
-def _operand(graph: Graph, operand: Operand) -> str:
-    match operand:
-        case Input(n=n):
-            return graph.plan.inputs[n][:50]
-        case ValueOf(step=n, path=path):
-            parts = (f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part!r}]" for part in path)
-            return graph.steps[n].name + "".join(parts)
-        case FirstOf(operands=several):
-            return f"first({', '.join(_operand(graph, one) for one in several)})"
-    return "…"
+    return f"{condition_text(graph, when)} did not hold{f' ({known})' if known else ''}"
 
 
 def _value(row: Flow, value: ValueOf) -> str:

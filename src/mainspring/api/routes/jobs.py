@@ -142,7 +142,7 @@ async def delete_job(app: App, id: FromPath[str]) -> None:
 @get("/jobs/{id:str}/why", **allow("viewer"))
 async def why_job(app: App, id: FromPath[str]) -> list[Reason]:
     """All reasons why a job is not running, or where it runs. Never empty."""
-    return [_redacted(reason) for reason in await app.jobs.why(id)]
+    return [redacted_reason(reason) for reason in await app.jobs.why(id)]
 
 
 @get("/jobs/{id:str}/logs", **allow("viewer"))
@@ -153,10 +153,19 @@ async def job_logs(app: App, id: FromPath[str], after: FromQuery[str | None] = N
     return LogPage(await build_views(app, lines, log_line), more)
 
 
-_WITH_USER_DATA = {"final", "stopping", "version_skew", "key_held", "waits_for_steps", "cancelling", "step_skipped"}
+_WITH_USER_DATA = {
+    "final",
+    "stopping",
+    "version_skew",
+    "key_held",
+    "waits_for_steps",
+    "cancelling",
+    "step_skipped",
+    "step_not_run",
+}
 
 
-def _redacted(reason: Reason) -> Reason:
+def redacted_reason(reason: Reason) -> Reason:
     """The reason with user data redacted: results, cancel reasons, arguments and keys appear in these texts."""
     if reason.code == "queue_paused":
         return replace(reason, text=mask_note(reason.text) or "")
