@@ -18,7 +18,7 @@ from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.claim import TAKE_PLAIN
-from mainspring.stores.postgres.finish import COMPLETE_ALL
+from mainspring.stores.postgres.completions import COMPLETE_ALL
 from mainspring.stores.postgres.pool import HOT_SETTINGS, RETRIED_SQLSTATES, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl

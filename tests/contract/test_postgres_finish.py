@@ -13,7 +13,7 @@ from mainspring.records.job import Job, State
 from mainspring.records.outcome import Done, Outcome, Policy, decide
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import finish
+from mainspring.stores.postgres import completions
 from mainspring.stores.postgres.pool import SEPARATOR
 from mainspring.testing.contract.build import Contract, all_jobs, beat, claim, later, new_job, put, read_job
 from servers import Postgres
@@ -77,13 +77,13 @@ class TestBatches(Contract):
     ) -> None:
         """The ends are sent in the order of the ids. If the server returned the rows in another one, each would have
         the end of another job: the statement refuses that, and a transaction writes the batch."""
-        columns = finish._outcome_columns
+        columns = completions._outcome_columns
 
         def reversed_columns(outcomes: Sequence[Outcome]) -> tuple[str | None, ...]:
             ids, ends, *others = columns(outcomes)
             return *(SEPARATOR.join(text.split(SEPARATOR)[::-1]) for text in (ids, ends)), *others
 
-        monkeypatch.setattr(finish, "_outcome_columns", reversed_columns)
+        monkeypatch.setattr(completions, "_outcome_columns", reversed_columns)
         async with self.opened() as store:
             outcomes = {job.id: completed(job, n) for n, job in enumerate(await claimed_by_two(store, 40))}
             assert await store.finish([*outcomes.values()]) == set(outcomes)

@@ -25,7 +25,7 @@ from mainspring.records.step import MAX_POSITION
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import enqueue, partition_pruning, pruning
-from mainspring.stores.postgres.finish import COMPLETE_ALL
+from mainspring.stores.postgres.completions import COMPLETE_ALL
 from mainspring.stores.postgres.partitions import DAY, DAYS_AHEAD, DayPartition
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
 from mainspring.stores.postgres.url import PostgresUrl

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring.clock import instant
 from mainspring.records.query import Filter
-from mainspring.stores.postgres import finish
+from mainspring.stores.postgres import completions
 from mainspring.stores.postgres.job_groups import FINISHED, JOBS
 from mainspring.stores.postgres.job_query import PostgresJobQuery
 from mainspring.stores.postgres.lists import NEAR_ROWS
@@ -67,7 +67,7 @@ def lists() -> Iterator[tuple[str, str]]:
 STATEMENTS = {
     "claim": dict(constants("claim")),
     "count": dict(constants("count")),
-    "finish": {"complete": finish._COMPLETE, "complete_all": finish.COMPLETE_ALL},
+    "finish": {"complete": completions.COMPLETE, "complete_all": completions.COMPLETE_ALL},
     "lists": dict(lists()),
     "workers": dict(constants("workers")),
 }

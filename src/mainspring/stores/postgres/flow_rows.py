@@ -6,7 +6,7 @@ step holds the lock of its flow, so the jobs of one flow have no other order to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from ..graph_cache import GraphCache, decode_graphs
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .flow_latch import RAISE_LATCH
-from .pool import BIGINT_ARRAY, Session
+from .pool import BIGINT_ARRAY, SEPARATOR, Session
 
 # The graphs of all stores of this process: flows have unique ids.
 _GRAPHS = GraphCache()
@@ -135,32 +135,42 @@ def _part(name: Name) -> tuple[JobId, str, str]:
 
 _ADD_PLANS = """INSERT INTO mainspring_plans (flow, body) SELECT * FROM unnest($1::text[], $2::text[])
     ON CONFLICT DO NOTHING"""
-_WRITE = """INSERT INTO mainspring_flows (id, body) SELECT * FROM unnest($1::text[], $2::text[])
+_WRITE = f"""INSERT INTO mainspring_flows (id, body)
+    SELECT * FROM unnest(string_to_array($1, '{SEPARATOR}'), $2::text[])
     ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
 _ADD_JOBS = f"""INSERT INTO mainspring_steps (flow, position, job_id)
-    SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[]) ON CONFLICT DO NOTHING"""
+    SELECT * FROM unnest(string_to_array($1, '{SEPARATOR}'), string_to_array($2, '{SEPARATOR}')::bigint[],
+        string_to_array($3, '{SEPARATOR}')) ON CONFLICT DO NOTHING"""
 _DROP_JOBS = "DELETE FROM mainspring_steps WHERE job_id = ANY($1)"
 
 
-async def write_flows(db: Session, tables: LoadedTables) -> None:
-    """Writes the flows that a rule has changed, and the plans of new ones."""
-    if tables.plans:
-        await db.run(_ADD_PLANS, [id for id, _ in tables.plans], [_encode(plan).decode() for _, plan in tables.plans])
+async def write_flows(db: Session, tables: LoadedTables) -> dict[JobId, int]:
+    """Writes the flows that a rule has changed, and the plans of new ones. Returns the size of each of these plans."""
+    plans = {id: _encode(plan).decode() for id, plan in tables.plans}
+    if plans:
+        await db.run(_ADD_PLANS, list(plans), list(plans.values()))
         # Again, if a migration has lowered it since: it found no flow before it let this transaction insert one.
         await db.run(RAISE_LATCH)
     changed = tables.changed_flows()
     if kept := {id: _encode(flow).decode() for id, flow in changed.items() if flow is not None}:
-        await db.run(_WRITE, list(kept), list(kept.values()))
+        await db.run(_WRITE, SEPARATOR.join(kept), list(kept.values()))
     if gone := [id for id, flow in changed.items() if flow is None]:
         await db.run("DELETE FROM mainspring_flows WHERE id = ANY($1)", gone)
         await db.run("DELETE FROM mainspring_plans WHERE flow = ANY($1)", gone)
+    return {id: len(text) for id, text in plans.items()}
+
+
+def keep_graphs(tables: LoadedTables, sizes: Mapping[JobId, int]) -> None:
+    """Keeps the graphs of plans that have been committed, so that the first end of a step need not read them."""
+    for id, size in sizes.items():
+        _GRAPHS.put(id, tables.graph(id), size)
 
 
 async def add_flow_jobs(db: Session, jobs: Sequence[Job]) -> None:
     """Records which steps these jobs belong to."""
     rows = [(job.step.flow, str(job.step.position), job.id) for job in jobs if job.step is not None]
     if rows:
-        await db.run(_ADD_JOBS, *map(list, zip(*rows, strict=True)))
+        await db.run(_ADD_JOBS, *map(SEPARATOR.join, zip(*rows, strict=True)))
 
 
 async def drop_flow_jobs(db: Session, jobs: Sequence[Job]) -> None:

@@ -16,7 +16,7 @@ from ...records.job import Job, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
 from ..rules.job_ends import transition_of
 from . import schedules
-from .pool import BIGINT_ARRAY, Session
+from .pool import BIGINT_ARRAY, SEPARATOR, Session
 
 EXTRA_COLUMNS = "error, tags, schedule"
 ALL_COLUMNS = f"{COLUMNS}, {EXTRA_COLUMNS}"
@@ -90,17 +90,29 @@ _NAMES = ALL_COLUMNS.split(", ")
 # The columns of a job that has never run.
 _NEW_NAMES = (*NEW_COLUMNS.split(", "), "tags", "schedule")
 _NUMBERS = {"rank", "run_at", "created_at", "expires_at", "attempt", "crashes", "runs", "started_at", "finished_at"}
-# Columns are sent as arrays of texts, the only arrays that the driver knows; tags of jobs differ in number.
+# Columns are sent as texts and arrays of texts, the only arrays that the driver knows; tags of jobs differ in number.
 _CASTS = {**dict.fromkeys(_NUMBERS, "::bigint"), "tags": "::text[]"}
+# Sent as one text, since the driver examines each item of an array. They never have the separator.
+_JOINED = {"id", *_NUMBERS}
+# Mostly the same in all rows of a batch, and never null: then sent once.
+_ALIKE = {"queue", "task", "rank", "state", "run_at", "created_at"}
 
 
 def _given(names: Sequence[str]) -> str:
-    return ", ".join(f"given.{name}{_CASTS.get(name, '')}" for name in names)
+    return ", ".join(_column(n, name) + _CASTS.get(name, "") for n, name in enumerate(names, 1))
+
+
+def _column(n: int, name: str) -> str:
+    return f"coalesce(given.{name}, ({_array(n, name)})[1])" if name in _ALIKE else f"given.{name}"
+
+
+def _array(n: int, name: str) -> str:
+    return f"string_to_array(${n}, '{SEPARATOR}', '')" if name in _JOINED else f"${n}::text[]"
 
 
 def _batch(names: Sequence[str]) -> str:
-    """A batch of rows as FROM item, with one array parameter per column."""
-    arrays = ", ".join(f"${n}::text[]" for n in range(1, len(names) + 1))
+    """A batch of rows as FROM item, with one parameter per column."""
+    arrays = ", ".join(_array(n, name) for n, name in enumerate(names, 1))
     return f"unnest({arrays}) AS given ({', '.join(names)})"
 
 
@@ -110,11 +122,11 @@ OVERWRITE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"]
 )
 _UPDATE = f"""UPDATE mainspring_jobs AS job SET ({ALL_COLUMNS}) = ROW ({_given(_NAMES)}) FROM {_batch(_NAMES)}
-    WHERE job.id = given.id AND job.id = ANY($1)"""
+    WHERE job.id = given.id AND job.id = ANY(string_to_array($1, '{SEPARATOR}'))"""
 INSERT_NEW = f"""INSERT INTO mainspring_jobs ({", ".join(_NEW_NAMES)})
     SELECT {_given(_NEW_NAMES)} FROM {_batch(_NEW_NAMES)}"""
 
-Columns = list[Sequence[str | None]]
+Columns = list[Sequence[str | None] | str | None]
 _SET_STATE = "UPDATE mainspring_jobs SET state = $2, lease = $3, worker = $4 WHERE id = $1"
 
 
@@ -135,10 +147,16 @@ def new_columns(jobs: Iterable[Job]) -> Columns:
 
 def _texts(names: Sequence[str], rows: Sequence[Row]) -> Columns:
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else ([] for _ in names)
-    return [
-        [None if value is None else str(value) for value in column] if name in _NUMBERS else column
-        for name, column in zip(names, columns, strict=True)
-    ]
+    return [_column_value(name, column) for name, column in zip(names, columns, strict=True)]
+
+
+def _column_value(name: str, column: Sequence[Any]) -> Sequence[str | None] | str | None:
+    """A column of a batch as parameter: None if all of its values are null, one value if all are alike."""
+    if column.count(None) == len(column):
+        return None
+    if name in _ALIKE and column.count(column[0]) == len(column):
+        column = column[:1]
+    return SEPARATOR.join(["" if value is None else str(value) for value in column]) if name in _JOINED else column
 
 
 def array_text(texts: Sequence[str] | None) -> str | None:

@@ -59,6 +59,8 @@ SETTINGS = {
 # order, is right for all values and all table contents. Planning a claim takes 1 ms, so its plan is kept.
 HOT_SETTINGS = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_bitmapscan": "off", "enable_sort": "off"}
 
+# Settings of `Pool.transact_in_order`.
+ORDER_SETTINGS = "SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
 # Settings of `Pool.read`. A page is read along an index with its order, whatever the planner thinks of the filter.
 READ_SETTINGS = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
     SET LOCAL statement_timeout = {1000 * READ_TIMEOUT_SECONDS}; SET LOCAL enable_sort = off;
@@ -153,6 +155,10 @@ class Pool:
     async def transact(self, verb: Verb[T]) -> T:
         """Runs a verb of several statements in one transaction, and returns its result after the commit."""
         return await self._call(verb, whole=True)
+
+    async def transact_in_order(self, verb: Verb[T]) -> T:
+        """Like `transact`, for a verb whose statements rely on the order in which an index returns its rows."""
+        return await self._call(verb, whole=True, begin=f"{self.connector.begin}; {ORDER_SETTINGS}")
 
     async def read(self, verb: Verb[T]) -> T:
         """Runs a read-only verb of lists and counts: all of its statements see one snapshot, each with a time limit.

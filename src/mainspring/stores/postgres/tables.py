@@ -6,7 +6,7 @@ schedules, flows, jobs, circuits; and within each kind in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...clock import instant
 from ...failpoint import failpoint
@@ -42,6 +42,8 @@ class LockedTables(LoadedTables):
     def __init__(self) -> None:
         super().__init__(flows=True)
         self.locked: set[JobId] = set()
+        self.written_plans: Mapping[JobId, int] = {}
+        """The sizes of the plans that were written, by flow."""
 
     def is_read(self, name: Name) -> bool:
         if name.kind == "job" and self.known_job(name.name) is not None:
@@ -194,7 +196,7 @@ async def write(db: Session, tables: LockedTables, at: str | None = None) -> Non
     if gone := [id for id, _, new in changed if new is None]:
         await delete_jobs(db, gone)
         await drop_flow_jobs(db, [old for _, old, new in changed if old is not None and new is None])
-    await write_flows(db, tables)
+    tables.written_plans = await write_flows(db, tables)
     await schedules.record_ticks(db, tables.ticks)
     await write_circuits(db, tables.changed_circuits())
     await add_counts(db, tables.counted)
