@@ -35,7 +35,8 @@ QUEUES = ("default", "mail")
 
 def draw_plan(chance: Random, task_of: Callable[[Random], tuple[str, Any]]) -> Plan:
     """`task_of` draws the task of a step, and its first argument, `how`. Results are objects with `x` and `items`."""
-    inputs, steps = list(INPUTS), list[PlannedStep]()
+    inputs: list[str] = [*INPUTS]
+    steps = list[PlannedStep]()
     for n in range(chance.randint(1, MAX_STEPS)):
         task, how = task_of(chance)
         steps.append(_step(chance, steps, n, task, Input(len(inputs))))

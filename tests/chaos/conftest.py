@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("audit", "books", "crew", "trouble")
+pytest.register_assert_rewrite("audit", "books", "crew", "flow_audit", "trouble")
 
 import ticking  # noqa: E402 (after the line that makes its asserts speak)
 from crew import Crew  # noqa: E402

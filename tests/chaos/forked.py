@@ -16,7 +16,7 @@ from mainspring import failpoint
 
 _CONTEXT = get_context("forkserver")
 _STORES = [f"mainspring.stores.{name}.store" for name in ("memory", "sqlite", "postgres", "redis")]
-_PROGRAMS = ["victim", "ticking", "customer", "payer", "candidate"]
+_PROGRAMS = ["victim", "assembly", "ticking", "customer", "payer", "candidate"]
 _CONTEXT.set_forkserver_preload(["forked", *_PROGRAMS, "mainspring.worker.worker", *_STORES])
 
 
