@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from flow_ideal import Ending, Ideal
 from mainspring.flow.graph import Graph
 from mainspring.flow.moves import add_items, cancel, end_steps, is_settled, revive, skip, start
-from mainspring.flow.row_edit import FAN_OUT, MAX_INLINE_BYTES, MAX_MOVED_ITEMS
+from mainspring.flow.row_edit import MAX_INLINE_BYTES, MAX_MOVED_ITEMS
 from mainspring.flow.verdict import judge
-from mainspring.records.flow import Flow, Move, StepEnd
+from mainspring.records.flow import FAN_OUT, Flow, Move, StepEnd
 from mainspring.records.job import NewJob
 from mainspring.records.plan import (
     AllOf,

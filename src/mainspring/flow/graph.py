@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from ..records.job import NewJob
 from ..records.plan import (
     AllOf,
     AnyOf,
@@ -45,11 +46,20 @@ class StepDependencies:
         for n, needs in enumerate(self.needs):
             for need in needs:
                 self.dependents[need].append(n)
+        self.value_readers: list[list[int]] = [[] for _ in steps]
+        for n, sources in enumerate(self.value_steps):
+            for source in sources:
+                self.value_readers[source].append(n)
+        """The steps that need a step's value to be released."""
+        self.required = [_required(step) for step in steps]
+        """The operands without which a step is skipped: arguments that do not accept None, and what a map is over."""
         self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
         self.needed_steps = self.result_steps.union(*self.value_steps)
         """The steps whose value is read by another step, or is part of the flow's result."""
         self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
         """What conditions read of each step's value."""
+        self.first_jobs: dict[int, NewJob] = {}
+        """What the jobs of each step have in common, as far as it was needed: see job_template.first_job()."""
 
 
 # Flows of one function mostly have the same steps and differ in their inputs: dependencies are computed once.
@@ -81,11 +91,14 @@ class Graph:
         "argument_steps",
         "condition_paths",
         "dependents",
+        "first_jobs",
         "needed_steps",
         "needs",
         "plan",
+        "required",
         "result_steps",
         "steps",
+        "value_readers",
         "value_steps",
     )
 
@@ -97,6 +110,7 @@ class Graph:
         self.needs, self.dependents = found.needs, found.dependents
         self.result_steps, self.needed_steps = found.result_steps, found.needed_steps
         self.condition_paths = found.condition_paths
+        self.value_readers, self.required, self.first_jobs = found.value_readers, found.required, found.first_jobs
 
 
 def extract_key(value: ValueOf) -> str:
@@ -113,6 +127,11 @@ def _by_step(values: list[list[ValueOf]]) -> dict[int, list[ValueOf]]:
 
 def _arguments(step: PlannedStep) -> list[Operand]:
     return [*step.args.values(), *([] if step.over is None else [step.over])]
+
+
+def _required(step: PlannedStep) -> list[Operand]:
+    required = [operand for name, operand in step.args.items() if name not in step.accepts_none]
+    return required if step.over is None else [*required, step.over]
 
 
 def _steps_of(operands: list[Operand]) -> list[int]:

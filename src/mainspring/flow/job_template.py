@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..codec import blake2b
 from ..ids import JobId
+from ..records.flow import FAN_OUT
 from ..records.job import NewJob
-from ..records.step import StepRef
+from ..records.plan import StepOptions
+from ..records.step import StepRef, StepValue
+from .graph import Graph
 
 # The random bits at the end of a UUIDv7, and the bits of its variant.
 _TAIL_BITS, _VARIANT_BITS = 0x3FFF_FFFF_FFFF_FFFF, 0x8000_0000_0000_0000
 
 
+def first_job(graph: Graph, n: int) -> NewJob:
+    """A step's job as far as it follows from the plan. Made once for the flows of a shape."""
+    if (job := graph.first_jobs.get(n)) is None:
+        step = graph.steps[n]
+        options = step.options
+        job = graph.first_jobs[n] = NewJob(
+            id="",
+            task=step.task,
+            payload="",
+            queue=options.queue,
+            priority=options.priority,
+            timeout=options.timeout,
+            max_retries=options.max_retries,
+            backoff=options.backoff,
+            tags=options.tags,
+            metadata=options.metadata,
+            fingerprint=options.fingerprint,
+        )
+    return job
+
+
+def fan_out_job(graph: Graph, n: int) -> NewJob:
+    """The job that makes the items of a map: where and when an item would run, with options of its own."""
+    return replace(first_job(graph, n), task=FAN_OUT, timeout=UNSET, max_retries=None, backoff=None, fingerprint=None)
+
+
+def released(job: NewJob, options: StepOptions, refs: Mapping[str, StepValue], now: datetime) -> NewJob:
+    """The job, due from its release on."""
+    if not refs and not options.delay and options.expires is None:
+        return job
+    due = now + timedelta(seconds=options.delay) if options.delay else None
+    expires_at = None if options.expires is None else (due or now) + timedelta(seconds=options.expires)
+    return replace(job, run_at=due, expires_at=expires_at, refs=refs)
+
+
 class JobTemplate:
-    """What the jobs of a step have in common: they differ in index and payload."""
+    """What the jobs of a step have in common once it is released: they differ in index and payload."""
 
     def __init__(self, job: NewJob, step: StepRef, now: datetime) -> None:
         self._job, self._step = job, step
-        self.task, self.refs = job.task, job.refs
+        self.refs = job.refs
         self._ids = StepIds(step.flow, step.position, now)
 
     def job(self, index: int, payload: str) -> NewJob:

@@ -17,6 +17,7 @@ from .row_edit import RowEdit
 
 # Times that a step can be put back to work: a life has 7 bits of a position.
 MAX_LIVES = 127
+_NO_ITEMS: Mapping[int, int] = {}
 
 
 def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
@@ -27,11 +28,17 @@ def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
     return edit.move()
 
 
-def end_steps(graph: Graph, flow: Flow, ends: Iterable[StepEnd], now: datetime) -> Move:
-    """The flow after jobs of its steps have become final, in order."""
+def end_steps(
+    graph: Graph, flow: Flow, ends: Iterable[StepEnd], now: datetime, completed: Mapping[int, int] = _NO_ITEMS
+) -> Move:
+    """The flow after jobs of its steps have become final, in order, and then this many items of the maps at these
+    positions have completed."""
     edit = RowEdit(graph, flow, now)
     for end in ends:
         edit.end(end)
+        edit.decide_all()
+    for position, count in completed.items():
+        edit.complete_items(position, count)
         edit.decide_all()
     return edit.move()
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..records.flow import FAN_OUT, OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, StepEnd, StepStatus
+from ..records.flow import OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, StepEnd, StepStatus
 from ..records.job import NewJob
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
-from ..records.step import StepRef, StepValue, position_of
+from ..records.step import StepRef, StepValue, position_of, split_position
 from .conditions import ABSENT, Absent, LargeValue, at_path, is_true
 from .graph import Graph, extract_key
-from .job_template import JobTemplate
+from .job_template import JobTemplate, fan_out_job, first_job, released
 
 # A larger result is read by the worker that needs it.
 MAX_INLINE_BYTES = 4096
@@ -29,6 +29,7 @@ MAX_MOVED_ITEMS = 200
 ITEMS_NOT_MADE = "its items could not be made"
 ITEMS_STOPPED = "the job that makes its items was cancelled"
 _NULL = "null"
+_COMPLETED = frozenset(StepStatus.COMPLETED)
 # Stands in Flow.extracts for a value that is too large. It is no JSON.
 _LARGE = ""
 _decode = msgspec.json.decode
@@ -66,7 +67,8 @@ class RowEdit:
         self._read: set[int] = set()
         """Steps whose values were read by a step that has been decided."""
         self._jobs: list[NewJob] = []
-        self._made_templates: dict[int, JobTemplate] = {}
+        self._templates: dict[int, JobTemplate] = {}
+        """Of the items of maps."""
         self._cancel: set[int] = set()
 
     def move(self) -> Move:
@@ -104,17 +106,24 @@ class RowEdit:
 
     def end(self, end: StepEnd) -> None:
         """Applies the end of a job. The end of an earlier life, and of a step that has ended, changes nothing."""
-        ref = StepRef(self._flow.id, end.position, "")
-        n = ref.number
-        if ref.life != self.lives.get(n, 0):
+        life, n, index = split_position(end.position)
+        if life != self.lives.get(n, 0):
             return
         if self._graph.steps[n].over is not None:
-            self._end_of_map(n, ref.index, end)
+            self._end_of_map(n, index, end)
         elif self.statuses[n] == StepStatus.RELEASED:
             self._end_of_step(n, end)
         if end.finish and self.finish is None and self.state in ("open", "failing"):
             self.finish = end.result or _NULL
             self.stop("finishing")
+
+    def complete_items(self, position: int, count: int) -> None:
+        """Applies that this many items of the map at this position have completed."""
+        life, n, _ = split_position(position)
+        if life == self.lives.get(n, 0) and self._graph.steps[n].over is not None:
+            counts = self.counts.get(n, ItemCounts())
+            self.counts[n] = replace(counts, ended=counts.ended + count)
+            self._judge_map(n)
 
     def _end_of_step(self, n: int, end: StepEnd) -> None:
         match end.state:
@@ -214,12 +223,17 @@ class RowEdit:
         optional = self._graph.steps[n].optional and status in (StepStatus.DEAD, StepStatus.CANCELLED)
         return status in SKIPPED or optional
 
+    def _have_completed(self, steps: Iterable[int]) -> bool:
+        return {self.statuses[n] for n in steps} <= _COMPLETED
+
     def _ended(self, steps: Iterable[int]) -> bool:
         return all(self.statuses[n] not in OPEN for n in steps)
 
     def _decide(self, n: int) -> str | None:
         """The next status of a step that waits; None if it waits on."""
         step, needs = self._graph.steps[n], self._graph.needs[n]
+        if step.on == "success" and self.state == "open" and self._have_completed(needs):  # hot: nearly always so
+            return self._checked(n)
         if step.on == "success" and any(map(self.failed, needs)):
             return StepStatus.UPSTREAM_FAILED
         if not self._may_run(n):
@@ -239,10 +253,9 @@ class RowEdit:
     def _checked(self, n: int) -> str:
         """Released, or skipped because an argument is absent or the condition is false."""
         step = self._graph.steps[n]
-        required = [operand for name, operand in step.args.items() if name not in step.accepts_none]
-        required += [] if step.over is None else [step.over]
-        if any(self._is_absent(operand) for operand in required):
-            return StepStatus.SKIPPED_ABSENT
+        for operand in self._graph.required[n]:
+            if self._is_absent(operand):
+                return StepStatus.SKIPPED_ABSENT
         try:
             if step.when is not None and not is_true(step.when, self._value):
                 return StepStatus.SKIPPED_BY_CONDITION
@@ -270,10 +283,7 @@ class RowEdit:
                 self.extracts[extract_key(value)] = text if len(text) <= MAX_INLINE_BYTES else _LARGE
 
     def _is_awaited(self, n: int) -> bool:
-        return any(
-            self.statuses[other] == StepStatus.WAITING and n in self._graph.value_steps[other]
-            for other in self._graph.dependents[n]
-        )
+        return StepStatus.WAITING in [self.statuses[other] for other in self._graph.value_readers[n]]
 
     def _drop_values(self) -> None:
         """Drops the values that no step needs any more. What conditions read of them stays, for a later life."""
@@ -352,7 +362,7 @@ class RowEdit:
         for name, operand in step.args.items():
             filled.texts[name] = self._or_null(operand, f"/{_pointer(name)}", filled)
         if step.over is None:
-            self._add_job(n, 0, filled)
+            self._add_job(n, filled)
             self.set_status(n, StepStatus.RELEASED)
         else:
             self._release_map(n, step.over, filled)
@@ -394,42 +404,24 @@ class RowEdit:
         self._judge_map(n)
 
     def _add_item(self, n: int, index: int, item: str, filled: Filled) -> None:
-        self._add_job(n, index, Filled({**filled.texts, self._graph.steps[n].item: item}, filled.refs))
+        template = self._templates.get(n)
+        if template is None or template.refs != filled.refs:
+            template = self._templates[n] = self._template(n, first_job(self._graph, n), filled.refs)
+        texts = {**filled.texts, self._graph.steps[n].item: item}
+        self._jobs.append(template.job(index, _object(texts)))
 
     def _add_fan_out(self, n: int, source: Filled, text: str) -> None:
-        self._jobs.append(self._template(n, FAN_OUT, source.refs).job(0, f'{{"items":{text},"step":{n}}}'))
+        template = self._template(n, fan_out_job(self._graph, n), source.refs)
+        self._jobs.append(template.job(0, f'{{"items":{text},"step":{n}}}'))
 
-    def _add_job(self, n: int, index: int, filled: Filled) -> None:
-        template = self._template(n, self._graph.steps[n].task, filled.refs)
-        self._jobs.append(template.job(index, _object(filled.texts)))
+    def _add_job(self, n: int, filled: Filled) -> None:
+        template = self._template(n, first_job(self._graph, n), filled.refs)
+        self._jobs.append(template.job(0, _object(filled.texts)))
 
-    def _template(self, n: int, task: str, refs: dict[str, StepValue]) -> JobTemplate:
-        """The template of the step's jobs. Those of a map's items are made of one."""
-        if (made := self._made_templates.get(n)) is not None and made.task == task and made.refs == refs:
-            return made
-        options = self._graph.steps[n].options
-        due = self._now + timedelta(seconds=options.delay) if options.delay else None
-        own = task != FAN_OUT
-        first = NewJob(
-            id="",
-            task=task,
-            payload="",
-            queue=options.queue,
-            priority=options.priority,
-            run_at=due,
-            expires_at=None if options.expires is None else (due or self._now) + timedelta(seconds=options.expires),
-            timeout=options.timeout if own else UNSET,
-            max_retries=options.max_retries if own else None,
-            backoff=options.backoff if own else None,
-            tags=options.tags,
-            metadata=options.metadata,
-            fingerprint=options.fingerprint if own else None,
-            refs=refs,
-        )
+    def _template(self, n: int, job: NewJob, refs: Mapping[str, StepValue]) -> JobTemplate:
         position, needed = position_of(n, 0, self.lives.get(n, 0)), n in self._graph.needed_steps
-        made = JobTemplate(first, StepRef(self._flow.id, position, self._flow.queue, needed), self._now)
-        self._made_templates[n] = made
-        return made
+        ref = StepRef(self._flow.id, position, self._flow.queue, needed)
+        return JobTemplate(released(job, self._graph.steps[n].options, refs, self._now), ref, self._now)
 
 
 def _or_none(value: Any) -> Any:
@@ -438,7 +430,12 @@ def _or_none(value: Any) -> Any:
 
 def _object(texts: dict[str, str]) -> str:
     """A JSON object of texts that are JSON."""
-    return f"{{{','.join(f'{_encode(name)}:{text}' for name, text in texts.items())}}}"
+    return f"{{{','.join([f'{_quoted(name)}:{text}' for name, text in texts.items()])}}}"
+
+
+@lru_cache(maxsize=1000)
+def _quoted(name: str) -> str:
+    return _encode(name)
 
 
 def _pointer(name: str) -> str:

@@ -41,6 +41,12 @@ def position_of(step: int, index: int = 0, life: int = 0) -> int:
     return life << _LIFE_SHIFT_BITS | step << _STEP_SHIFT_BITS | index
 
 
+def split_position(position: int) -> tuple[int, int, int]:
+    """The life, the step's number and the index."""
+    step = (position >> _STEP_SHIFT_BITS) & ((1 << (_LIFE_SHIFT_BITS - _STEP_SHIFT_BITS)) - 1)
+    return position >> _LIFE_SHIFT_BITS, step, position & MAX_INDEX
+
+
 class StepValue(Struct, frozen=True, array_like=True):
     """A value that a worker reads before it decodes the payload of a step's job."""
 

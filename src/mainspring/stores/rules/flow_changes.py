@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime
 
 from ...ids import JobId
@@ -10,7 +9,7 @@ from ...records.flow import StepEnd
 from ...records.job import Job, State
 from ...records.outcome import StepEnding
 from ...records.plan import Plan
-from ...records.step import StepRef
+from ...records.step import MAX_INDEX, StepRef
 
 # States of a step's job in which a retry of the flow puts it back to work.
 RETRIED_STATES = frozenset({State.DEAD, State.EXPIRED, State.CANCELLED})
@@ -20,7 +19,19 @@ _END_STATES = {State.COMPLETED: "completed", State.DEAD: "dead", State.EXPIRED: 
 class FlowChange:
     """What a verb has done to one flow and to the jobs of its steps."""
 
-    __slots__ = ("at", "cancelled", "deleted", "ends", "made", "plan", "queue", "retried", "revived", "suspended")
+    __slots__ = (
+        "at",
+        "cancelled",
+        "completed",
+        "deleted",
+        "ends",
+        "made",
+        "plan",
+        "queue",
+        "retried",
+        "revived",
+        "suspended",
+    )
 
     def __init__(self, at: datetime) -> None:
         self.at = at
@@ -29,9 +40,11 @@ class FlowChange:
         self.queue = "default"
         self.suspended = False
         """The flow's own job waits now."""
-        self.made: Counter[int] = Counter()
+        self.made: dict[int, int] = {}
         """New items by step."""
         self.ends: list[StepEnd] = []
+        self.completed: dict[int, int] = {}
+        """Items that have completed, by the position of their map."""
         self.revived: dict[int, bool] = {}
         """Positions of jobs that were put back to work, each with whether the job had been cancelled."""
         self.cancelled = self.retried = self.deleted = False
@@ -68,6 +81,11 @@ class FlowChanges:
     def note_end_of(
         self, ref: StepRef, state: State, at: datetime, result: str | None = None, ending: StepEnding | None = None
     ) -> None:
+        change = self.of(ref.flow, at)
+        if state is State.COMPLETED and ending is None and (index := ref.position & MAX_INDEX):
+            position = ref.position - index
+            change.completed[position] = change.completed.get(position, 0) + 1
+            return
         end = StepEnd(
             position=ref.position,
             state=_END_STATES[state],  # type: ignore[arg-type]
@@ -75,11 +93,12 @@ class FlowChanges:
             skipped=ending == "skipped",
             finish=ending == "finish",
         )
-        self.of(ref.flow, at).ends.append(end)
+        change.ends.append(end)
 
     def note_revival(self, ref: StepRef, state: State, at: datetime) -> None:
         """A job of a step, which was final in this state, was put back to work."""
         self.of(ref.flow, at).revived[ref.position] = state is State.CANCELLED
 
     def note_made_item(self, ref: StepRef, at: datetime) -> None:
-        self.of(ref.flow, at).made[ref.number] += 1
+        made = self.of(ref.flow, at).made
+        made[ref.number] = made.get(ref.number, 0) + 1

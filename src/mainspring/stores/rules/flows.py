@@ -92,8 +92,8 @@ def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepR
         move = moves.count_made(graph, flow, change.made, change.at)
         flow = move.flow
         yield move
-    if change.ends:
-        move = moves.end_steps(graph, flow, change.ends, change.at)
+    if change.ends or change.completed:
+        move = moves.end_steps(graph, flow, change.ends, change.at, change.completed)
         flow = move.flow
         yield move
     if revived:
