@@ -8,7 +8,19 @@ from playwright.sync_api import Locator, Page, expect
 from mainspring import cron, every
 
 # Pages whose address has no id or name.
-LISTS = ("/", "/jobs", "/schedules", "/queues", "/dead", "/workers", "/audit", "/keys", "/webhooks", "/settings")
+LISTS = (
+    "/",
+    "/jobs",
+    "/flows",
+    "/schedules",
+    "/queues",
+    "/dead",
+    "/workers",
+    "/audit",
+    "/keys",
+    "/webhooks",
+    "/settings",
+)
 
 # Marks the heading of the page that is left, which the next page replaces.
 FOLLOW = """(heading, url) => {
@@ -29,6 +41,7 @@ def furnish(live: Live) -> list[str]:
     dead = live.enqueue("charge", customer=7, plan="gold")
     live.do(app.jobs.wait(dead, 20))
     live.do(app.jobs.wait(done, 20))
+    planned = flows(live)
     live.enqueue("send_email", "eve@example.org", options={"delay": 3600})
     live.do(app.queues.pause("any"))
     waits = live.enqueue("echo", {"n": 2**53 + 1})
@@ -36,8 +49,21 @@ def furnish(live: Live) -> list[str]:
     live.cue("long", "log", "opening the file")
     live.cue("long", "progress", 25, 100, "rows")
     ids = [f"/jobs/{id}" for id in (done, dead, waits, runs)]
+    ids += planned
     ones = ["/schedules/nightly", "/schedules/often", "/queues/any", "/queues/exports", "/webhooks/ledger"]
     return [*LISTS, *ids, *ones, f"/workers/{live.worker.id}"]
+
+
+def flows(live: Live) -> list[str]:
+    """The addresses of a flow that waits, in each view and with a step's details, and of one that is dead."""
+    waits = live.enqueue("fulfil", "parcel", 11)
+    live.cue("broken", "fail", "the van broke down")
+    dead = live.enqueue("fulfil", "broken", 11)
+    live.do(live.app.jobs.wait(dead, 20))
+    steps = live.do(live.app.flows.steps(dead))
+    inner = next(step.job_id for step in steps if step.name == "deliver")
+    views = [f"{waits}?step=unpack", f"{dead}?step=wrap", f"{waits}?view=time&step=deliver", f"{dead}?view=steps"]
+    return [*(f"/flows/{view}" for view in (*views, inner)), f"/jobs/{inner}"]
 
 
 def shown(page: Page) -> Locator:

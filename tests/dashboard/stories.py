@@ -73,6 +73,37 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
             raise type(words[0].replace("\n", ""), (Exception,), {})(" ".join(words))
         return dict.fromkeys(words, words)
 
+    @app.task(queue="any", max_retries=0)
+    async def unpack(box: int) -> int:
+        """Fails for each box that ends in 7."""
+        if box % 10 == 7:
+            raise ValueError(f"box {box} is empty")
+        return box
+
+    @app.flow(queue="flows")
+    def deliver(name: str) -> str:
+        """One step that follows the cues of this name."""
+        return export.using(step="drive", max_retries=0).step(name)
+
+    @app.flow(queue="flows")
+    def fulfil(name: str, boxes: int = 3, gift: bool = False) -> Any:
+        """A map, a condition, a flow in a step, a step after a failure, and one at the end."""
+        checked = echo.using(step="check").step({"gift": gift, "boxes": list(range(boxes))})
+        unpacked = unpack.using(failed_ratio=0.5).map(checked["boxes"])
+        wrapped = echo.using(step="wrap", when=checked["gift"]).step("paper")
+        sent = deliver.using(after=[unpacked, wrapped, checked]).step(name)
+        charge.using(step="refund", on="failure", after=sent).step(7, "free")
+        echo.using(step="archive", on="end", after=sent).step(name)
+        return sent
+
+    @app.flow(queue="flows")
+    def mesh(layers: int, width: int) -> Any:
+        """A graph in which no steps can be folded."""
+        row = [echo.using(step=f"0-{k}", queue="held").step(k) for k in range(width)]
+        for n in range(1, layers):
+            row = [echo.using(step=f"{n}-{k}", after=[row[k], row[(7 * k + n) % width]]).step(k) for k in range(width)]
+        return row[0]
+
     return app
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Request, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring.api.routes.dashboard_files import site
+from mainspring.api.routes.dashboard_files import DASHBOARD, site
 
 BYTES, REQUESTS = 200_000, 80
 
@@ -55,6 +55,17 @@ def test_a_cold_load_is_small(fetched: list[Fetched]) -> None:
 
 def test_all_files_together_fit_into_200_kib() -> None:
     assert sum(len(file.gzipped) for file in site().files.values()) <= 200 * 1024
+
+
+def test_files_are_served_without_comments_and_with_the_same_line_numbers() -> None:
+    ours = {name: file for name, file in site().files.items() if name.endswith(".js") and "vendor" not in name}
+    for name, file in ours.items():
+        lines = zip(
+            (DASHBOARD / name).read_text(encoding="utf-8").splitlines(), file.body.decode().splitlines(), strict=True
+        )
+        changed = [(line.strip(), kept) for line, kept in lines if line != kept]
+        assert changed, name  # each has a comment at its beginning
+        assert [one for one in changed if one[1] or not one[0].startswith(("//", "/*", "*"))] == [], name
 
 
 def test_a_cold_load_has_few_requests(fetched: list[Fetched]) -> None:

@@ -16,7 +16,7 @@ ACTS = (
 )  # fmt: skip
 # Pages for admins only, and elements of other pages that change nothing.
 FOR_ADMINS = ("/audit", "/keys", "/webhooks", "/settings")
-LOOKS = ("Run 1",)
+LOOKS = ("Run 1", "Run 2")
 NAMES = "(all) => all.map((one) => one.getAttribute('aria-label') || one.innerText)"
 
 

@@ -13,6 +13,7 @@ import { apply } from "./theme.js";
 const PAGES = {
   "": [lazyPage("Overview", () => import("./pages/overview.js"))],
   jobs: [lazyPage("Jobs", () => import("./pages/jobs.js")), lazyPage("Job", () => import("./pages/job.js"))],
+  flows: [lazyPage("Flows", () => import("./pages/flows.js")), lazyPage("Flow", () => import("./pages/flow.js"))],
   schedules: [
     lazyPage("Schedules", () => import("./pages/schedules.js")),
     lazyPage("Schedule", () => import("./pages/schedule.js")),

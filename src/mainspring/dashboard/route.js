@@ -33,6 +33,7 @@ export function link(path, query = {}) {
 }
 
 export const jobLink = (id) => `jobs/${encodeURIComponent(id)}`;
+export const flowLink = (id) => `flows/${encodeURIComponent(id)}`;
 /** The list of jobs with these filters. */
 export const jobsLink = (filter) => link("jobs", filter);
 export const scheduleLink = (name) => `schedules/${encodeURIComponent(name)}`;

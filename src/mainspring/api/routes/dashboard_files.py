@@ -14,6 +14,8 @@ from msgspec import Struct
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 _IMPORT = re.compile(r"""\bfrom ?"(\.[^"]+)";""")
+# Comments that fill their lines: a fifth of what a browser would have to load.
+_COMMENTS = re.compile(rb"^[ \t]*(?://[^\n]*|/\*.*?\*/[ \t]*)$", re.MULTILINE | re.DOTALL)
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -62,14 +64,20 @@ def _link(path: str) -> str:
 @cache
 def site() -> Site:
     paths = sorted(DASHBOARD.rglob("*"), key=lambda path: (len(path.parts), path))
-    bodies = {
-        path.relative_to(DASHBOARD).as_posix(): path.read_bytes() for path in paths if path.suffix in _MEDIA_TYPES
-    }
+    bodies = {path.relative_to(DASHBOARD).as_posix(): _served(path) for path in paths if path.suffix in _MEDIA_TYPES}
     # One style sheet, general rules before special ones: a browser renders nothing until it has all of them.
     sheets = [name for name in bodies if name.endswith(".css")]
     bodies["style.css"] = b"\n".join([bodies.pop(name) for name in sheets])
     digest = sha256(b"".join(name.encode() + body for name, body in bodies.items())).hexdigest()[:16]
     return Site({name: _file(name, body) for name, body in bodies.items()}, digest, _imports(bodies))
+
+
+def _served(path: Path) -> bytes:
+    """Our own files without comments. Lines keep their numbers."""
+    body = path.read_bytes()
+    if path.parent.name == "vendor":
+        return body
+    return _COMMENTS.sub(lambda comment: b"\n" * comment[0].count(b"\n"), body)
 
 
 def _file(name: str, body: bytes) -> StaticFile:

@@ -14,7 +14,7 @@ from ..problem import Problem, http_exception
 from ..security_headers import header
 from .dashboard_files import site
 
-PAGE_NAMES = ("jobs", "schedules", "queues", "dead", "workers", "audit", "keys", "webhooks", "settings")
+PAGE_NAMES = ("jobs", "flows", "schedules", "queues", "dead", "workers", "audit", "keys", "webhooks", "settings")
 PAGE_PATHS = ["/", *(f"/{name}" for name in PAGE_NAMES), *(f"/{name}/{{rest:path}}" for name in PAGE_NAMES)]
 # Only resources of this server, and no strings that become code or markup.
 CONTENT_SECURITY_POLICY = (

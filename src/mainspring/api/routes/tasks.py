@@ -25,6 +25,8 @@ class TaskView(Struct, frozen=True, kw_only=True):
     priority: int
     stub: bool
     """true if this server has no code for it, only its signature."""
+    flow: bool
+    """true if it is a flow: its work is done by its steps."""
     doc: str
     arguments: dict[str, Any]
     """JSON Schema of `arguments` in POST /jobs."""
@@ -60,6 +62,7 @@ def _view(task: Task[Any, Any], settings: Settings) -> TaskView:
         queue=options.queue,
         priority=options.priority,
         stub=task.stub,
+        flow=task.is_flow,
         doc=inspect.cleandoc(task.__doc__ or ""),
         arguments=task.arguments.json_schema,
         max_retries=None if task.stub else policy.max_retries,

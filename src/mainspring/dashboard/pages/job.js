@@ -4,6 +4,7 @@ import { html, useMemo, useRef, useState } from "../html.js";
 import { useData, useEvents } from "../live.js";
 import { CopyButton } from "../parts/copy_button.js";
 import { useEnqueuer } from "../parts/enqueuer.js";
+import { Icon } from "../parts/icons.js";
 import { JobActions } from "../parts/job_actions.js";
 import { JobFacts } from "../parts/job_facts.js";
 import { JobProgress } from "../parts/job_progress.js";
@@ -14,7 +15,7 @@ import { Run, Runs } from "../parts/runs.js";
 import { State } from "../parts/state.js";
 import { JsonTree } from "../parts/json_tree.js";
 import { Why } from "../parts/why.js";
-import { go, jobLink, link, useRoute } from "../route.js";
+import { flowLink, go, jobLink, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
 
 const MAX_RUNS = 50; // shown, the newest
@@ -61,16 +62,18 @@ function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, changed
   const chosen = /^[1-9]\d{0,8}$/.test(query.get("run")) ? Number(query.get("run")) : null;
   const choose = (run) => go(link(jobLink(job.id), { run }), { replace: true });
   const run = runs.find((one) => one.number === chosen);
+  const flow = isFlow(job, runs);
   const progress = newerProgress(job.progress, liveProgress);
   const version = `${job.runs} ${job.state}`;
   return html`
     <nav class="crumbs" aria-label="Where this is"><a href="jobs">Jobs</a></nav>
-    <${Head} title=${job.task} actions=${html`<${JobActions} job=${job} changed=${changed} />`}>
+    <${Head} title=${job.task}
+      actions=${html`<${FlowLinks} job=${job} flow=${flow} /><${JobActions} job=${job} changed=${changed} />`}>
       <span role="status"><${State} of=${job.outcome ?? job.shown} /></span>
       <span class="job-id"><code>${job.id}</code><${CopyButton} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">
-      <${Why} job=${job} reasons=${reasons} changed=${changed}>
+      <${Why} job=${job} reasons=${reasons} changed=${changed} isFlow=${flow}>
         ${progress && job.state !== "completed" && html`<${JobProgress} job=${job} progress=${progress} />`}<//>
       <section class="card" aria-label="Timeline"><h2>Timeline</h2>
         <${JobTimeline} job=${job} runs=${runs} pauses=${pauses} chosen=${chosen} onChoose=${choose} /></section>
@@ -88,6 +91,19 @@ function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, changed
       </div>
     </div>`;
 }
+
+function FlowLinks({ job, flow }) {
+  if (!useSession().sees("flows")) return null;
+  return html`
+    ${flow && html`<a class="button primary" href=${flowLink(job.id)}><${Icon} name="flow" />Steps</a>`}
+    ${job.step && html`<a class="button" href=${link(flowLink(job.step.flow), { number: stepNumber(job.step) })}>
+      <${Icon} name="flow" />Its flow</a>`}`;
+}
+
+/** The number of a job's step in its flow: 24 bits of its position, which may have more digits than a number. */
+const stepNumber = ({ position }) => String((BigInt(String(position)) >> 32n) & 0xffffffn);
+/** A flow was suspended by its first run, which plans it. */
+const isFlow = (job, runs) => job.state === "waiting" || runs.some((run) => run.ending === "suspended");
 
 /** The properties, arguments, result and metadata of a job. */
 function Details({ job }) {

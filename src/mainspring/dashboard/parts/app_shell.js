@@ -14,7 +14,8 @@ import { Toasts } from "./toast.js";
 
 /** [name, label, key after "g", required scope, required role] of each page. */
 export const PAGES = [
-  ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["schedules", "Schedules", "s", "schedules"],
+  ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["flows", "Flows", "f", "flows"],
+  ["schedules", "Schedules", "s", "schedules"],
   ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "dead"], ["workers", "Workers", "w", "workers"],
   ["audit", "Audit", "a", "audit"], ["webhooks", "Webhooks", "h", "webhooks"],
   ["keys", "API keys", "k", "keys", "admin"], ["settings", "Settings", "t", "settings", "admin"],

@@ -63,24 +63,25 @@ function RunAgain({ job, onClose }) {
   <//>`;
 }
 
-function Cancel({ job, onClose, onDone }) {
+/** `words` say what happens, if that differs from any job. */
+export function Cancel({ job, noun = "job", words, onClose, onDone }) {
   const [reason, set] = useState("");
   const id = useId();
   const running = job.state === "running";
-  const words = running
+  const result = running
     ? "Its worker interrupts it at its next heartbeat."
     : "It does not run. It can be retried later.";
   const run = async () => {
     await post(at(job, "cancel"), reason ? { reason } : undefined);
-    return running ? "Cancellation requested." : "Cancelled.";
+    return running || words ? "Cancellation requested." : "Cancelled.";
   };
-  return html`<${FormDialog} title="Cancel this job?" action="Cancel job" dismiss="Back" danger onClose=${onClose}
+  return html`<${FormDialog} title=${`Cancel this ${noun}?`} action=${`Cancel ${noun}`} dismiss="Back" danger onClose=${onClose}
     run=${withToast(run, onDone)}>
-    <p>${job.task} <code>${job.id}</code>. ${words}</p>
+    <p>${job.task} <code>${job.id}</code>. ${words ?? result}</p>
     <div class="field"><label for=${id}>Reason</label>
       <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off"
         autofocus onInput=${(event) => set(event.target.value)} />
-      <p class="hint">Kept with the job.</p></div>
+      <p class="hint">Kept with the ${noun}.</p></div>
   <//>`;
 }
 

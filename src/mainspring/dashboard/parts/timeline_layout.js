@@ -1,6 +1,6 @@
 // The layout of a job's timeline: its waits and runs, to scale. Pure functions; job_timeline.js renders the result.
 const ms = (at) => Date.parse(at);
-const UNCOUNTED = new Set(["snoozed", "released"]);
+const UNCOUNTED = new Set(["snoozed", "released", "suspended"]);
 // Of the width: minimum of a run, minimum of a wait, and maximum of all times in which nothing happens.
 const MIN_RUN_PERCENT = 2;
 const MIN_WAIT_PERCENT = 0.5;
@@ -67,7 +67,7 @@ function allSegments(job, runs, now) {
 }
 
 const WORDS = {
-  scheduled: "not due yet", retrying: "waiting for the next attempt", snoozed: "snoozed",
+  scheduled: "not due yet", retrying: "waiting for the next attempt", snoozed: "snoozed", waiting: "waiting for its steps",
   pending: "waiting for a worker",
 };
 
@@ -75,13 +75,14 @@ const WORDS = {
 function waitKindAfter(run) {
   if (!run) return "scheduled";
   if (run.ending === "snoozed") return "snoozed";
+  if (run.ending === "suspended") return "waiting";
   return run.ending === "released" ? "pending" : "retrying";
 }
 
 /** The waits between two runs: until the job was due, and then until a worker took it. */
 function waits(job, from, until, before, last) {
   if (job.state === "paused" && last) return [{ kind: "paused", from, until, words: "paused" }];
-  if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: "waiting for other jobs" }];
+  if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: WORDS.waiting }];
   const kind = waitKindAfter(before);
   // The due time is stored only for the last run: the wait between two older runs is one segment.
   const known = last || (!before && job.runs <= 1);

@@ -22,8 +22,8 @@ const HARMLESS = new Set(["running", "next", "not_due", "final", "waiting"]);
 
 const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
-/** `changed` is called after each fix. `children` are shown below the reasons. */
-export function Why({ job, reasons, changed, children }) {
+/** `changed` is called after each fix. `children` are shown below the reasons. `isFlow`: a retry is one of its steps. */
+export function Why({ job, reasons, changed, isFlow = false, children }) {
   const look = STYLES[job.shown] ?? (reasons.every(({ code }) => HARMLESS.has(code)) ? "calm" : "warn");
   const failed = job.failure && (job.shown === "dead" || job.shown === "retrying");
   return html`<section class=${`card why why-${look}`} aria-label="Why">
@@ -31,7 +31,7 @@ export function Why({ job, reasons, changed, children }) {
       ${TITLES[job.shown] ?? "Why is it not running?"}</h2>
     <ul aria-live="polite">${reasons.map((reason, n) => html`<li key=${`${reason.code}-${n}`}>
       <div class="why-words">${sentence(reason, job)}</div>
-      <${Fix} reason=${reason} job=${job} changed=${changed} /></li>`)}</ul>
+      <${Fix} reason=${reason} job=${job} changed=${changed} isFlow=${isFlow} /></li>`)}</ul>
     ${failed && html`<div>${job.shown === "retrying" && html`<h3>Last failure</h3>`}
       <${Failure} of=${job.failure} open=${job.shown === "dead"} /></div>`}
     ${children}
@@ -54,7 +54,7 @@ function Instant({ at }) {
   return html`<span class="nowrap" title=${utc(when)}>${local(when)}</span> (<${Time} at=${when.toISOString()} />)`;
 }
 
-function Fix({ reason, job, changed }) {
+function Fix({ reason, job, changed, isFlow }) {
   const { may } = useSession();
   const fix = (words, run, allowed) => allowed && html`<${ActionButton} kind="primary" icon="play" run=${async () => {
     const message = await run();
@@ -86,18 +86,18 @@ function Fix({ reason, job, changed }) {
       <a class="button" href=${link("jobs", { task: job.task, state: "running" })}>Running jobs of the task</a>`;
     case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Worker</a>`;
     case "expired": case "final": return can("retry")
-      && html`<${RetryButtons} job=${job} fix=${fix} changed=${changed} />`;
+      && html`<${RetryButtons} job=${job} fix=${fix} changed=${changed} isFlow=${isFlow} />`;
     default: return holders || null;
   }
 }
 
 /** The buttons that retry a finished job; the arguments of a dead one can be changed. */
-function RetryButtons({ job, fix, changed }) {
+function RetryButtons({ job, fix, changed, isFlow }) {
   const [open, set] = useState(false);
   const dead = job.shown === "dead";
   const again = async () => (await post(`jobs/${segment(job.id)}/retry`), "Queued again.");
-  return html`${fix(dead ? "Redrive" : "Retry", again, true)}
-    ${dead && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
+  return html`${fix(isFlow ? "Retry from what failed" : dead ? "Redrive" : "Retry", again, true)}
+    ${dead && !isFlow && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
     ${open && html`<${Redrive} job=${job} onClose=${() => set(false)} onDone=${changed} />`}`;
 }
 

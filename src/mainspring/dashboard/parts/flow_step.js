@@ -1,0 +1,85 @@
+// One step of a flow: its properties, its job or its items, and what can be done with it.
+import { get, post, segment } from "../api.js";
+import { html } from "../html.js";
+import { useData } from "../live.js";
+import { flowLink, jobLink, link } from "../route.js";
+import { useSession } from "../session.js";
+import { ActionButton } from "./action_button.js";
+import { Failure } from "./failure.js";
+import { FlowItems } from "./flow_items.js";
+import { Icon } from "./icons.js";
+import { LoadMore, useRowLimit } from "./load_more.js";
+import { Facts } from "./page.js";
+import { foldedName, notRunWords, startOf, StepSpan, StepState } from "./step_state.js";
+import { Time } from "./time.js";
+
+/** on: when the step runs. */
+const RUNS = { failure: "after a failure", end: "at the end, in any case" };
+const KINDS = { map: "a map: one job for each item", flow: "a flow of its own" };
+
+const sentence = (words) => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
+
+/** `version` changes with the step, so that its job is loaded again. */
+export function FlowStep({ flow, step, version, onChoose, onClose, changed }) {
+  const at = `flows/${segment(flow.job.id)}/steps/${segment(step.name)}`;
+  const { value } = useData((signal) => get(at, {}, signal), [at, version]);
+  const job = value?.name === step.name ? value.job : null;
+  return html`<section class="card flow-step" aria-label=${`Step ${step.name}`}>
+    <div class="row"><h2>${step.name}</h2><${StepState} of=${step.status} />
+      <button class="quiet" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button></div>
+    ${step.reason && html`<p>${sentence(notRunWords(step))}</p>`}
+    <div class="row">
+      ${step.job_id && html`<a class="button" href=${jobLink(step.job_id)}>Job, runs and log</a>`}
+      ${step.kind === "flow" && step.job_id && html`<a class="button primary" href=${flowLink(step.job_id)}>
+        <${Icon} name="flow" />Its own flow</a>`}
+      <${Retry} step=${step} job=${job} changed=${changed} />
+    </div>
+    <${Facts} of=${[
+      ["Task", html`<a href=${link("jobs", { task: step.task })}>${step.task}</a>`],
+      ["Kind", KINDS[step.kind]], ["Queue", html`<a href=${link("jobs", { queue: step.queue })}>${step.queue}</a>`],
+      ["Needs", step.needs.length ? html`<${Needs} names=${step.needs} onChoose=${onChoose} />` : "nothing"],
+      ["Condition", step.when ? html`<code>${step.when}</code>` : undefined],
+      ["Runs", RUNS[step.on]],
+      ["Optional", step.optional ? "the flow can do without it" : undefined],
+      ["Attempts", step.attempts || undefined],
+      ["Released", step.released_at ? html`<${Time} at=${step.released_at} />` : undefined],
+      ["Took", startOf(step) ? html`<${StepSpan} step=${step} />` : undefined],
+      ["Result", step.value ? html`<code>${step.value}</code>` : undefined],
+    ]} />
+    ${job?.failure && step.status !== "completed" && html`<${Failure} of=${job.failure} open />`}
+    ${step.items && html`<${FlowItems} key=${at} at=${at} items=${step.items} changed=${changed} />`}
+  </section>`;
+}
+
+const MAX_NAMES = 20;
+const FOLDED_ROWS = 100;
+
+function Needs({ names, onChoose }) {
+  const more = names.length - MAX_NAMES;
+  return html`${names.slice(0, MAX_NAMES).map((name) => html`<button key=${name} type="button" class="quiet link"
+    onClick=${() => onChoose(name)}>${name}</button> `)}${more > 0 && `and ${more} more`}`;
+}
+
+function Retry({ step, job, changed }) {
+  const { may } = useSession();
+  if (step.status !== "dead" || !job?.can.includes("retry") || !may("operator", "jobs")) return null;
+  const run = async () => {
+    await post(`jobs/${segment(job.id)}/retry`);
+    await changed();
+    return `${step.name} is put back to work, and what depends on it.`;
+  };
+  return html`<${ActionButton} icon="retrying" run=${run}>Retry this step<//>`;
+}
+
+/** The steps of a node that has several. */
+export function FoldedSteps({ node, steps, onChoose, onClose }) {
+  const [shown, showMore] = useRowLimit(node.id, FOLDED_ROWS, FOLDED_ROWS);
+  return html`<section class="card flow-step" aria-label="Folded steps">
+    <div class="row"><h2>${foldedName(node)}</h2>
+      <button class="quiet" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button></div>
+    <ol class="flow-folded">${node.steps.slice(0, shown).map((name) => html`<li key=${name}>
+      <${StepState} of=${steps.get(name).status} />
+      <button type="button" class="quiet link" onClick=${() => onChoose(name)}>${name}</button></li>`)}</ol>
+    ${node.steps.length > shown && html`<${LoadMore} onMore=${showMore} />`}
+  </section>`;
+}
