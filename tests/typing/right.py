@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
@@ -435,6 +435,17 @@ def lines(file: str) -> AsyncIterator[str]:
     raise NotImplementedError
 
 
+@app.task
+async def read(ctx: Context, file: str) -> AsyncIterator[str]:
+    assert_type(ctx.made, int)
+    yield file
+
+
+@app.task
+def read_in_a_thread(file: str) -> Iterator[str]:
+    yield file
+
+
 @app.flow
 def fulfil(order: Order, express: bool = False) -> str:
     check = validate.step(order)
@@ -446,6 +457,9 @@ def fulfil(order: Order, express: bool = False) -> str:
     total.using(when=not_(in_(check.score, [1, 2]))).step(slots)
     total_in_a_thread.using(when=exists(check)).step(slots, least=check.score)
     reserve.map(lines.step("a.txt"), order.id)
+    assert_type(read.step("a.txt"), AsyncIterator[str])
+    total.step(reserve.map(read.step("a.txt"), order.id))
+    reserve.using(failed_ratio=0.01).map(read_in_a_thread.step("a.txt"), order.id)
     assert_type(first(done, txn), str)
     return first(done, txn)
 

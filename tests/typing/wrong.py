@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 from starlette.applications import Starlette
@@ -237,6 +238,11 @@ async def text(part: str) -> str:
     return part
 
 
+@app.task
+async def sizes_of(file: str) -> AsyncIterator[int]:
+    yield len(file)
+
+
 @app.flow
 def wiring(people: list[str], sizes: list[int]) -> int:
     size = count.step("ada", 5)
@@ -253,6 +259,10 @@ def wiring(people: list[str], sizes: list[int]) -> int:
     count.map(5, 5)  # wrong
     count.map(sizes, 5)  # wrong for pyright
     texts.step(counts)  # wrong
+    text.map(sizes_of.step("a.txt"))  # wrong for pyright
+    count.step(sizes_of.step("a.txt"), 5)  # wrong
+    total.step(sizes_of.step("a.txt"))  # wrong
+    sizes_of.step(5)  # wrong
     total.step(text.map(people))  # wrong
     total.step(sizes)  # wrong
     total.step(count.map(people, size))

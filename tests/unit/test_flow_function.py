@@ -293,7 +293,7 @@ def test_step_leaves_to_the_task_what_a_deploy_may_change() -> None:
 
 
 def test_step_of_a_stub_has_its_options_and_no_fingerprint() -> None:
-    options = step_of(lambda: lines.step("a")).options
+    options = planned(lambda: [reserve.map(lines.step("a"), "7")]).steps[0].options
     assert (options.queue, options.timeout, options.max_retries, options.fingerprint) == ("far", 5, 1, None)
 
 
@@ -492,6 +492,12 @@ def use_of_other_flow() -> Any:
         return validate.step(ORDER)
 
 
+def needs_its_own_items() -> None:
+    source = lines.step("a")
+    count = total.step(reserve.map(source, "7"))
+    reserve.map(source, anything.step(count))
+
+
 def self_containing() -> list[Any]:
     values: list[Any] = [nothing.step()]
     values.append(values)
@@ -549,7 +555,20 @@ def nested_condition(levels: int) -> Any:
         (lambda: reserve.map([nothing.step()], "7"), r"the items \('item'\)\[0\] takes str, and nothing is int"),
         (lambda: reserve.map(reserve.map(["a"], "7"), "7"), r"takes list\[str\], and reserve is list\[int\]"),
         (lambda: reserve.map(nothing.step(), "7"), r"takes list\[str\], and nothing is int"),
-        (lambda: careful.map(lines.step("a")), r"takes list\[int\], and lines is AsyncIterator\[str\]"),
+        (lambda: careful.map(lines.step("a")), "'value' takes int, and lines yields str"),
+        (lambda: nothing.using(after=lines.step("a")).step(), "step 'lines': its task yields items, and no map takes"),
+        (lambda: anything.step(lines.step("a")), "lines yields its items one by one, and only a map takes them"),
+        (lambda: anything.step([lines.step("a")]), "lines yields its items one by one"),
+        (lambda: lines.step("a").athrow, "lines yields its items one by one"),
+        (lambda: lines.step("a")[0], "lines yields its items one by one"),
+        (lambda: lines.step("a") == 5, "lines yields its items one by one"),
+        (lambda: [*lines.step("a")], "lines yields its items one by one"),
+        (lambda: first(lines.step("a"), lines.step("b")), "takes two or more values of steps"),
+        (lambda: exists(lines.step("a")), "takes the value of a step, got lines"),
+        (lambda: careful.using(when=lines.step("a")).step(1), "a condition compares values of steps"),
+        (lambda: lines.step("a"), "flow 'flow': lines yields its items one by one"),
+        (lambda: lines.map(["a", "b"]), "task 'lines' yields items, and is no item of a map"),
+        (lambda: needs_its_own_items(), "'reserve-2' gets its items while 'lines' runs, and needs 'anything', which"),
         (lambda: reserve.map("ab", "7"), "a map takes a list of items, got 'ab'"),
         (lambda: reserve.map({"a": 1}, "7"), "a map takes a list of items"),
         (lambda: reserve.map(5, "7"), "a map takes a list of items, got 5"),  # type: ignore[arg-type]

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from flow_ideal import Ending, Ideal
 from mainspring.flow.graph import Graph
-from mainspring.flow.moves import add_items, cancel, end_steps, is_settled, revive, skip, start
+from mainspring.flow.moves import add_items, cancel, count_made, end_steps, is_settled, revive, skip, start
 from mainspring.flow.row_edit import MAX_INLINE_BYTES, MAX_MOVED_ITEMS
 from mainspring.flow.verdict import judge
+from mainspring.flow.yielding import takes_items
 from mainspring.records.flow import FAN_OUT, Flow, Move, StepEnd
 from mainspring.records.job import NewJob
 from mainspring.records.plan import (
@@ -301,6 +302,144 @@ def test_ten_thousand_items_that_end_together_are_one_move() -> None:
     play.jobs.pop(position_of(0))
     play.end(*[position for position in play.jobs if position])
     assert (play.flow.statuses, play.flow.counts[0].ended) == ("c", 10_000)
+
+
+# maps over a task that yields
+
+YIELDING = Plan(
+    (
+        step("by"),
+        step("rows", yields=True),
+        step("times", over=value(1), item="n", args={"by": value(0)}),
+        step("plain", over=value(1), item="n"),
+        step("sum", args={"parts": value(3)}, after=(2,), on="end", accepts_none=("parts",)),
+    )
+)
+
+
+def pages(play: Play, step: int, first: int, *items: str) -> list[int]:
+    """Stores a page of items as a store does, and returns their positions."""
+    jobs = add_items(play.graph, play.flow, step, first, items, NOW, last=False).jobs
+    for one in jobs:
+        play.jobs[one.step.position] = one
+    play.flow = play.apply(count_made(play.graph, play.flow, {step: len(jobs)}, NOW))
+    return [one.step.position for one in jobs]
+
+
+def test_source_begins_when_its_maps_can_and_they_begin_with_it() -> None:
+    play = Play(YIELDING)
+    assert (play.flow.statuses, [one.task for one in play.made]) == ("rwwww", ["by"])
+    play.end(position_of(0))
+    assert play.flow.statuses == "crrrw"
+    assert [one.task for one in play.made] == ["by", "rows"]
+
+
+def test_end_of_a_source_closes_its_maps() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    made = pages(play, 2, 1, "1", "2") + pages(play, 3, 1, "1", "2")
+    assert pages(play, 2, 1, "1", "2") == []
+    play.end(*made[:3])
+    play.end(position_of(1), result="2")
+    assert play.flow.statuses == "cccrw"
+    play.end(made[3])
+    assert play.flow.statuses == "ccccr"
+
+
+@pytest.mark.parametrize(("state", "statuses"), [("dead", "cdddr"), ("cancelled", "cxxxr")])
+def test_maps_end_with_a_source_that_failed_once_their_items_have(state: str, statuses: str) -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    made = pages(play, 2, 1, "1")
+    play.end(position_of(1), state=state, result=None)
+    assert play.flow.statuses == f"{statuses[:2]}r{statuses[3]}w"
+    play.end(*made)
+    assert play.flow.statuses == statuses
+
+
+def test_revived_source_goes_on_with_the_items_there_are() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    made = pages(play, 2, 1, "1") + pages(play, 3, 1, "1")
+    play.end(*made)
+    play.end(position_of(1), state="dead", result=None)
+    play.end(position_of(4))
+    play.flow = play.apply(revive(play.graph, play.flow, [1], [], [2, 3], NOW))
+    assert (play.flow.statuses, play.flow.state, dict(play.flow.lives)) == ("crrrw", "open", {4: 1})
+    assert (play.flow.counts[2].made, play.flow.counts[2].closed, play.flow.notes) == (1, False, {})
+    made = pages(play, 2, 2, "2") + pages(play, 3, 2, "2")
+    play.jobs[position_of(1)] = play.made[1]
+    play.end(position_of(1), result="2")
+    play.end(*made)
+    assert play.flow.statuses == "ccccr"
+
+
+def test_source_runs_again_for_a_map_that_comes_after_its_end() -> None:
+    play = Play(YIELDING, {0: Fate("dead")})
+    play.end(position_of(0))
+    made = pages(play, 3, 1, "1")
+    play.end(position_of(1), *made, result="1")
+    assert play.flow.statuses == "dcucr"
+    play.flow = play.apply(revive(play.graph, play.flow, [0], [], [], NOW))
+    play.jobs[position_of(0)] = play.made[0]
+    play.end(position_of(0), state="completed", result="1")
+    assert (play.flow.statuses, play.made[-1].step.position) == ("crrcr", position_of(1, 0, 1))
+    made = pages(play, 2, 1, "1")
+    play.end(position_of(1, 0, 1), result="1")
+    play.end(*made, position_of(4))
+    assert (play.flow.statuses, play.flow.state) == ("ccccc", "over")
+
+
+def test_source_runs_again_for_a_map_that_was_put_back_to_work_beside_it() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    pages(play, 2, 1, "1")
+    made = pages(play, 3, 1, "1", "2")
+    play.end(position_of(1), result="2")
+    assert (play.flow.statuses, play.flow.lives) == ("crrrw", {1: 1})
+    assert [play.flow.counts[n].closed for n in (2, 3)] == [False, True]
+    play.end(position_of(1, 0, 1), result="1")
+    assert play.flow.counts[2].closed
+    assert len(made) == 2
+
+
+def test_maps_of_a_cancelled_flow_take_no_items() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    assert takes_items(play.graph, play.flow, 2)
+    play.flow = play.apply(cancel(play.graph, play.flow, NOW))
+    assert (play.flow.statuses, play.cancelled) == ("crrrw", {1, 2, 3})
+    assert not takes_items(play.graph, play.flow, 2)
+    play.end(position_of(1), state="cancelled")
+    assert play.flow.statuses == "cxxxr"
+
+
+def test_source_that_was_skipped_skips_maps_that_have_no_items() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    made = pages(play, 2, 1, "1")
+    play.end(position_of(1), result="null", skipped=True)
+    assert play.flow.statuses == "csraw"
+    play.end(*made)
+    assert play.flow.statuses == "cscar"
+
+
+def test_source_that_returns_something_else_ends_its_maps_as_dead() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    play.end(position_of(1), result="[1,2]")
+    assert (play.flow.statuses, play.flow.notes) == ("ccddr", dict.fromkeys((2, 3), "its items could not be made"))
+
+
+def test_fail_fast_stops_a_source_whose_map_may_have_no_dead_items() -> None:
+    plan = Plan((step("rows", yields=True), step("each", over=value(0), item="n")), fail_fast=True)
+    play = Play(plan, {1: Fate(dead_items=1)})
+    made = pages(play, 1, 1, "1", "2")
+    play.end(made[0])
+    assert (play.flow.statuses, play.flow.state, play.cancelled) == ("rd", "failing", {0, 1})
+    assert not takes_items(play.graph, play.flow, 1)
+    play.end(position_of(0), made[1], state="cancelled")
+    assert (play.flow.statuses, play.flow.state) == ("xd", "over")
 
 
 # stopping

@@ -11,7 +11,7 @@ from flow_kit import STORES, ended, states
 
 from mainspring import Filter, Mainspring, Results, Skip, State
 from mainspring.testing import Faults, FaultStore, VirtualClock
-from mainspring.worker import flow_tasks
+from mainspring.worker import item_pages
 
 
 @pytest.fixture(params=STORES)
@@ -184,8 +184,8 @@ async def test_killed_fan_out_job_makes_each_item_once(clock: VirtualClock, url:
 async def test_fan_out_waits_while_too_many_items_are_unfinished(
     app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_tasks, "MAX_UNFINISHED_ITEMS", 500)
-    monkeypatch.setattr(flow_tasks, "PAGE_JOBS", 250)
+    monkeypatch.setattr(item_pages, "MAX_UNFINISHED_ITEMS", 500)
+    monkeypatch.setattr(item_pages, "PAGE_ITEMS", 250)
     most: list[int] = []
 
     @app.task

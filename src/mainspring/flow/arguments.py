@@ -10,7 +10,7 @@ from ..errors import BadFlow
 from ..records.plan import FirstOf, Operand, ValueOf
 from .json_types import accepts_none, element_of, members, shown
 from .planner import Planner
-from .values import Unknown, Value, When
+from .values import Unknown, Value, When, YieldedItems
 from .wiring import is_assignable, part_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def check_items(task: Task[Any, Any], items: Any, item: str) -> None:
     """Raises BadFlow for the items of a map that its first parameter certainly does not take."""
     if item in task.arguments.item_types:
         raise BadFlow(f"{item!r} reads the results of a map, and is no item of one: pass the map with .step()")
+    if isinstance(items, YieldedItems):
+        if not is_assignable(element_of(items._type), wanted := task.arguments.types[item]):
+            raise BadFlow(f"{item!r} takes {shown(wanted)}, and {items!r} yields {shown(element_of(items._type))}")
+        return
     check_value(items, list[task.arguments.types[item]], f"the items ({item!r})")  # type: ignore[name-defined]
 
 
@@ -51,6 +55,8 @@ def check_value(given: Any, wanted: Any, what: str) -> None:
         case Value():
             if not is_assignable(given._type, wanted):
                 raise BadFlow(f"{what} takes {shown(wanted)}, and {given!r} is {shown(given._type)}")
+        case YieldedItems():
+            given._refuse(what)
         case When():
             raise BadFlow(f"{what} is a condition: a condition belongs into when=; compare the values in a task")
         case list() | tuple() if has_unknown(given):

@@ -19,6 +19,10 @@ class Absent:
 ABSENT: Final = Absent()
 
 
+def none_if_absent(value: Any) -> Any:
+    return None if value is ABSENT else value
+
+
 class LargeValue(Exception):
     """A condition reads a value that is too large to be kept in the flow's row. It is there, and true."""
 

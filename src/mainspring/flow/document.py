@@ -34,7 +34,7 @@ from ..suggest import did_you_mean
 from .builder import PlanBuilder, task_of
 from .planner import checked_plan
 from .steps import add_call, item_parameter, naming
-from .values import Value, When, first
+from .values import Value, When, YieldedItems, first
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -154,7 +154,7 @@ class _Reader:
 
     def __init__(self, builder: PlanBuilder) -> None:
         self._planner = builder.planner
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, Value | YieldedItems] = {}
 
     def add(self, step: StepDocument, app: Mainspring) -> None:
         given = {"step": step.name, "on": step.on, "optional": step.optional, "failed_ratio": step.failed_ratio}
@@ -172,7 +172,7 @@ class _Reader:
             raise BadFlow(f"map.item names a parameter that has no argument: task {task.name!r} takes none as {item!r}")
         self._values[step.name] = add_call(self._planner, task, arguments, over, item)
 
-    def _step(self, name: str) -> Value:
+    def _step(self, name: str) -> Value | YieldedItems:
         if name not in self._values:
             raise BadFlow(f"there is no step {name!r}; {did_you_mean(name, self._values)}")
         return self._values[name]

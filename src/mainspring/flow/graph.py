@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from ..records.job import NewJob
 from ..records.plan import (
@@ -23,6 +24,8 @@ from ..records.plan import (
     PlannedStep,
     ValueOf,
 )
+
+_NONE: Mapping[int, int] = {}
 
 
 class StepDependencies:
@@ -53,6 +56,11 @@ class StepDependencies:
         """The steps that need a step's value to be released."""
         self.required = [_required(step) for step in steps]
         """The operands without which a step is skipped: arguments that do not accept None, and what a map is over."""
+        self.sources = _sources(steps)
+        """Of each map over a task that yields: the step of that task."""
+        self.yielders = _yielders(self.sources, self.needs)
+        self.decided_after = _decided_after(self.dependents, self.yielders)
+        """The steps that are decided again when the status of a step changes."""
         self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
         self.needed_steps = self.result_steps.union(*self.value_steps)
         """The steps whose value is read by another step, or is part of the flow's result."""
@@ -60,6 +68,45 @@ class StepDependencies:
         """What conditions read of each step's value."""
         self.first_jobs: dict[int, NewJob] = {}
         """What the jobs of each step have in common, as far as it was needed: see job_template.first_job()."""
+
+
+class Yielder(Struct, frozen=True):
+    """A step whose task yields. It begins when its maps can, and they begin with it."""
+
+    maps: tuple[int, ...]
+    awaited: tuple[int, ...]
+    """What its maps need beside it."""
+
+
+def _sources(steps: Sequence[PlannedStep]) -> Mapping[int, int]:
+    yielding = {n for n, step in enumerate(steps) if step.yields}
+    if not yielding:
+        return _NONE
+    return {
+        n: step.over.step
+        for n, step in enumerate(steps)
+        if isinstance(step.over, ValueOf) and step.over.step in yielding
+    }
+
+
+def _yielders(sources: Mapping[int, int], needs: Sequence[Sequence[int]]) -> Mapping[int, Yielder]:
+    found: dict[int, list[int]] = {}
+    for n, source in sources.items():
+        found.setdefault(source, []).append(n)
+    return {
+        source: Yielder(tuple(maps), tuple(sorted({need for n in maps for need in needs[n]} - {source})))
+        for source, maps in found.items()
+    }
+
+
+def _decided_after(dependents: list[list[int]], yielders: Mapping[int, Yielder]) -> list[list[int]]:
+    if not yielders:
+        return dependents
+    found = list(map(list, dependents))
+    for source, yielder in yielders.items():
+        for need in yielder.awaited:
+            found[need].append(source)
+    return found
 
 
 # Flows of one function mostly have the same steps and differ in their inputs: dependencies are computed once.
@@ -90,6 +137,7 @@ class Graph:
     __slots__ = (
         "argument_steps",
         "condition_paths",
+        "decided_after",
         "dependents",
         "first_jobs",
         "needed_steps",
@@ -97,9 +145,11 @@ class Graph:
         "plan",
         "required",
         "result_steps",
+        "sources",
         "steps",
         "value_readers",
         "value_steps",
+        "yielders",
     )
 
     def __init__(self, plan: Plan) -> None:
@@ -111,6 +161,20 @@ class Graph:
         self.result_steps, self.needed_steps = found.result_steps, found.needed_steps
         self.condition_paths = found.condition_paths
         self.value_readers, self.required, self.first_jobs = found.value_readers, found.required, found.first_jobs
+        self.sources, self.yielders, self.decided_after = found.sources, found.yielders, found.decided_after
+
+
+def behind(graph: Graph, steps: Collection[int], continued: Collection[int] = ()) -> set[int]:
+    """The steps that depend on these, directly or not. Maps that are `continued` do not depend on their source."""
+    found: set[int] = set()
+    todo = list(steps)
+    while todo:
+        one = todo.pop()
+        for n in graph.dependents[one]:
+            if n not in found and not (n in continued and graph.sources[n] == one):
+                found.add(n)
+                todo.append(n)
+    return found
 
 
 def extract_key(value: ValueOf) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..ids import JobId
 from ..records.flow import OPEN, Flow, ItemCounts, Move, StepEnd, StepStatus
-from .graph import Graph
+from .graph import Graph, behind
 from .row_edit import RowEdit
 
 # Times that a step can be put back to work: a life has 7 bits of a position.
@@ -91,7 +91,10 @@ def revive(
     been cancelled. `steps` are steps without a job that are decided again. Everything behind them is decided again.
     """
     steps, items = set(steps), list(items)
-    edit = _reopened(graph, flow, {*jobs, *(n for n, _ in items), *steps}, now)
+    revived = {*jobs, *(n for n, _ in items), *steps}
+    continued = _continued(graph, flow, jobs, revived)
+    steps -= continued
+    edit = _reopened(graph, flow, revived | continued, now)
     for n, was_cancelled in items:
         counts = edit.counts[n]
         edit.counts[n] = replace(
@@ -106,6 +109,10 @@ def revive(
         if n in edit.counts:  # the job that makes the items of a map
             edit.counts[n] = replace(edit.counts[n], closed=False)
             edit.notes.pop(n, None)
+    for n in continued:
+        edit.statuses[n] = StepStatus.RELEASED
+        edit.counts[n] = replace(edit.counts[n], closed=False)
+        edit.notes.pop(n, None)
     for n in steps:
         _reset(edit, n)
     edit.look_at(steps)
@@ -117,11 +124,11 @@ def _reopened(graph: Graph, flow: Flow, steps: Collection[int], now: datetime) -
     these that is behind another."""
     edit = RowEdit(graph, replace(flow, state="open", cancelled=False, ended_at=None), now)
     edit.dead = [n for n in edit.dead if n not in steps]
-    behind = _behind(graph, steps)
-    for n in sorted(behind):
+    later = behind(graph, steps)
+    for n in sorted(later):
         if edit.statuses[n] != StepStatus.RELEASED and n not in steps:
             _reset(edit, n)
-    edit.look_at(behind)
+    edit.look_at(later)
     return edit
 
 
@@ -151,16 +158,11 @@ def _reset(edit: RowEdit, n: int) -> None:
     edit.dead = [other for other in edit.dead if other != n]
 
 
-def _behind(graph: Graph, steps: Collection[int]) -> set[int]:
-    """The steps that depend on these, directly or not."""
-    found: set[int] = set()
-    todo = list(steps)
-    while todo:
-        for n in graph.dependents[todo.pop()]:
-            if n not in found:
-                found.add(n)
-                todo.append(n)
-    return found
+def _continued(graph: Graph, flow: Flow, jobs: Collection[int], steps: Collection[int]) -> set[int]:
+    """The maps that go on with the items that they have, since the step that yields these is put back to work."""
+    yielders = (graph.yielders[n] for n in jobs if n in graph.yielders)
+    found = {n for yielder in yielders for n in yielder.maps if n in flow.counts}
+    return found - behind(graph, {*steps, *found}, found) if found else found
 
 
 def is_exhausted(flow: Flow) -> bool:

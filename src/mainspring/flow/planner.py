@@ -15,13 +15,13 @@ from msgspec import Struct
 from ..codec import encode
 from ..errors import BadFlow
 from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
-from .graph import Graph, values_of
+from .graph import Graph, behind, values_of
 from .renumber import renumbered
 
 if TYPE_CHECKING:
     from ..app import Mainspring
     from ..task.task import Task
-    from .values import Value
+    from .values import Value, YieldedItems
 
 # All values of a plan that are known when it is made.
 MAX_INPUT_BYTES = 1 << 20
@@ -51,6 +51,7 @@ class StepCall(Struct, frozen=True, kw_only=True):
     """The list that is mapped over."""
     item: str = ""
     failed_ratio: float = 0.0
+    yields: bool = False
     options: StepOptions = StepOptions()
     result: Any = Any
     """The annotation of its value."""
@@ -106,9 +107,9 @@ class Planner:
 
     # steps
 
-    def add(self, call: StepCall) -> Value:
+    def add(self, call: StepCall) -> Value | YieldedItems:
         """Adds the call as a step, and returns the value that it will have."""
-        from .values import Value, condition_of, shallow
+        from .values import Value, YieldedItems, condition_of, shallow
 
         if len(self._steps) >= MAX_STEPS:
             raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
@@ -122,16 +123,25 @@ class Planner:
             when=None if call.when is None else shallow(condition_of(self, call.when)),
             on=call.on,
             optional=call.optional,
-            over=None if call.item == "" else self.operand(call.over),
+            over=None if call.item == "" else self._over(call.over),
             item=call.item,
-            **({"failed_ratio": call.failed_ratio} if call.failed_ratio else {}),
+            failed_ratio=call.failed_ratio or 0.0,
+            yields=call.yields,
             options=call.options,
         )
         self._steps.append(step)
         self._names[name] = n = len(self._steps) - 1
         if call.step is None:
             self._last_numbers[call.task] = self._numbered(call.task)[1] - 1
-        return Value(self, ValueOf(n), name, call.result)
+        return (YieldedItems if call.yields else Value)(self, ValueOf(n), name, call.result)
+
+    def _over(self, given: Any) -> Operand:
+        """What a map maps over."""
+        from .values import YieldedItems
+
+        if isinstance(given, YieldedItems) and given._planner is self:
+            return given._operand
+        return self.operand(given)
 
     def _name(self, call: StepCall) -> str:
         """The step's own name, or its task's with a number."""
@@ -153,9 +163,9 @@ class Planner:
         return name, n
 
     def _step_of(self, given: Any, name: str) -> int:
-        from .values import Value
+        from .values import Value, YieldedItems
 
-        if isinstance(given, Value) and isinstance(given._operand, ValueOf):
+        if isinstance(given, Value | YieldedItems) and isinstance(given._operand, ValueOf):
             if given._planner is not self:
                 raise BadFlow(f"step {name!r}: after= has {given!r}, a value of another flow")
             return given._operand.step
@@ -234,8 +244,23 @@ def _check_step(plan: Plan, graph: Graph, n: int, step: PlannedStep) -> None:
                     f"step {step.name!r} runs with on={step.on!r}, when argument {name!r} may have no value: "
                     f"declare the parameter as `{name}: … | None`"
                 )
+    if step.yields:
+        _check_yielder(graph, n, step)
     if step.over is not None and graph.condition_paths.get(n):
         raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
+
+
+def _check_yielder(graph: Graph, n: int, step: PlannedStep) -> None:
+    if n not in graph.yielders:
+        raise BadFlow(f"step {step.name!r}: its task yields items, and no map takes them: pass it to .map() of a task")
+    for need in graph.yielders[n].awaited:
+        if need in behind(graph, [n]):
+            one = next(m for m in graph.yielders[n].maps if need in graph.needs[m])
+            raise BadFlow(
+                f"step {graph.steps[one].name!r} gets its items while {step.name!r} runs, and needs "
+                f"{graph.steps[need].name!r}, which needs {step.name!r}: let another step of task {step.task!r} "
+                "yield them"
+            )
 
 
 def _sorted(graph: Graph) -> Graph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
@@ -15,9 +14,11 @@ from ..records.flow import OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, Ste
 from ..records.job import NewJob
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
 from ..records.step import StepRef, StepValue, position_of, split_position
-from .conditions import ABSENT, Absent, LargeValue, at_path, is_true
+from .conditions import ABSENT, Absent, LargeValue, at_path, is_true, none_if_absent
 from .graph import Graph, extract_key
 from .job_template import JobTemplate, fan_out_job, first_job, released
+from .json_text import encode_text, object_text, pointer_part
+from .yielding import ITEMS_NOT_MADE, ITEMS_STOPPED, close_maps, may_run, open_map
 
 # A larger result is read by the worker that needs it.
 MAX_INLINE_BYTES = 4096
@@ -25,18 +26,11 @@ MAX_INLINE_BYTES = 4096
 MAX_ROW_BYTES = 65_536
 # A larger map, or one over a large value, is made by a job of its own.
 MAX_MOVED_ITEMS = 200
-# Why a map ended although none of its items failed: what became of the job that makes them.
-ITEMS_NOT_MADE = "its items could not be made"
-ITEMS_STOPPED = "the job that makes its items was cancelled"
 _NULL = "null"
 _COMPLETED = frozenset(StepStatus.COMPLETED)
 # Stands in Flow.extracts for a value that is too large. It is no JSON.
 _LARGE = ""
 _decode = msgspec.json.decode
-
-
-def _encode(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 class Filled(msgspec.Struct):
@@ -50,7 +44,7 @@ class RowEdit:
     """Applies what happened to a flow, in order; move() returns the result."""
 
     def __init__(self, graph: Graph, flow: Flow, now: datetime) -> None:
-        self._graph, self._flow, self._now = graph, flow, now
+        self._graph, self._flow, self.now = graph, flow, now
         self._inputs = graph.plan.inputs
         self.statuses = list(flow.statuses)
         self.state: FlowState = flow.state
@@ -88,7 +82,7 @@ class RowEdit:
             dead=tuple(self.dead),
             finish=self.finish,
             cancelled=self._flow.cancelled or self.state in ("cancelling", "aborting"),
-            ended_at=(self._flow.ended_at or self._now) if over else None,
+            ended_at=(self._flow.ended_at or self.now) if over else None,
         )
         return Move(flow, tuple(self._jobs), tuple(sorted(self._cancel)), over and self._flow.state != "over")
 
@@ -123,7 +117,7 @@ class RowEdit:
         if life == self.lives.get(n, 0) and self._graph.steps[n].over is not None:
             counts = self.counts.get(n, ItemCounts())
             self.counts[n] = replace(counts, ended=counts.ended + count)
-            self._judge_map(n)
+            self.judge_map(n)
 
     def _end_of_step(self, n: int, end: StepEnd) -> None:
         match end.state:
@@ -136,6 +130,8 @@ class RowEdit:
                 self.set_status(n, StepStatus.DEAD)
             case "cancelled":
                 self.set_status(n, StepStatus.CANCELLED)
+        if n in self._graph.yielders:
+            close_maps(self, self._graph.yielders[n].maps, n, end)
 
     def _end_of_map(self, n: int, index: int, end: StepEnd) -> None:
         counts = self.counts.get(n, ItemCounts())
@@ -154,9 +150,9 @@ class RowEdit:
                 counts, ended=counts.ended + 1, dead=counts.dead + dead, cancelled=counts.cancelled + cancelled
             )
         self.counts[n] = counts
-        self._judge_map(n)
+        self.judge_map(n)
 
-    def _judge_map(self, n: int) -> None:
+    def judge_map(self, n: int) -> None:
         """Ends the map if all of its items have ended, or if too many are dead."""
         if self.statuses[n] != StepStatus.RELEASED:
             return
@@ -167,14 +163,14 @@ class RowEdit:
             stopped = was_stopped or counts.dead + counts.cancelled > step.failed_ratio * counts.made
             status = StepStatus.DEAD if failed else StepStatus.CANCELLED if stopped else StepStatus.COMPLETED
             self.set_status(n, status)
-        elif failed and counts.closed and self._graph.plan.fail_fast:
+        elif failed and (counts.closed or not step.failed_ratio) and self._graph.plan.fail_fast:
             self._cancel.add(n)
             self.set_status(n, StepStatus.DEAD)
 
     def set_status(self, n: int, status: str) -> None:
         self.statuses[n] = status
         self._read.update(self._graph.value_steps[n])
-        self.look_at(self._graph.dependents[n])
+        self.look_at(self._graph.decided_after[n])
         if status == StepStatus.DEAD:
             self.dead.append(n)
             if self._graph.plan.fail_fast and not self._graph.steps[n].optional and self.state == "open":
@@ -190,14 +186,7 @@ class RowEdit:
 
     def _may_run(self, n: int) -> bool:
         """Whether the flow's state lets the step run."""
-        match self.state:
-            case "open":
-                return True
-            case "failing":
-                return self._graph.steps[n].on != "success"
-            case "finishing" | "cancelling":
-                return self._graph.steps[n].on == "end"
-        return False
+        return may_run(self._graph.steps[n], self.state)
 
     # deciding
 
@@ -226,25 +215,31 @@ class RowEdit:
     def _have_completed(self, steps: Iterable[int]) -> bool:
         return {self.statuses[n] for n in steps} <= _COMPLETED
 
-    def _ended(self, steps: Iterable[int]) -> bool:
-        return all(self.statuses[n] not in OPEN for n in steps)
+    def _ended(self, steps: Iterable[int], source: int | None = None) -> bool:
+        """`source` is the step that yields the items of a map: for the map it need only have begun."""
+        return all(
+            self.statuses[n] not in OPEN or (n == source and self.statuses[n] == StepStatus.RELEASED) for n in steps
+        )
 
     def _decide(self, n: int) -> str | None:
         """The next status of a step that waits; None if it waits on."""
-        step, needs = self._graph.steps[n], self._graph.needs[n]
-        if step.on == "success" and self.state == "open" and self._have_completed(needs):  # hot: nearly always so
+        step, needs, source = self._graph.steps[n], self._graph.needs[n], self._graph.sources.get(n)
+        # Hot: nearly always so.
+        if step.on == "success" and self.state == "open" and not step.yields and self._have_completed(needs):
             return self._checked(n)
         if step.on == "success" and any(map(self.failed, needs)):
             return StepStatus.UPSTREAM_FAILED
         if not self._may_run(n):
             return StepStatus.CANCELLED
+        if n in self._graph.yielders and not self._ended(self._graph.yielders[n].awaited):
+            return None
         if step.on == "failure":
             if any(map(self.failed, needs)):
-                return self._checked(n) if self._ended(self._graph.value_steps[n]) else None
-            return StepStatus.NOT_NEEDED if self._ended(needs) else None
+                return self._checked(n) if self._ended(self._graph.value_steps[n], source) else None
+            return StepStatus.NOT_NEEDED if self._ended(needs, source) else None
         if step.on == "success" and any(map(self._was_cancelled, needs)):
             return StepStatus.CANCELLED
-        if not self._ended(needs):
+        if not self._ended(needs, source):
             return None
         if step.on == "success" and needs and all(map(self._was_skipped, needs)):
             return StepStatus.SKIPPED_WITH_ALL
@@ -279,7 +274,7 @@ class RowEdit:
     def _extract(self, n: int, result: str) -> None:
         for value in self._graph.condition_paths.get(n, ()):
             if (found := at_path(_decode(result), value.path)) is not ABSENT:
-                text = _encode(found)
+                text = encode_text(found)
                 self.extracts[extract_key(value)] = text if len(text) <= MAX_INLINE_BYTES else _LARGE
 
     def _is_awaited(self, n: int) -> bool:
@@ -297,7 +292,9 @@ class RowEdit:
             case FirstOf(operands=operands):
                 return all(map(self._is_absent, operands))
             case ValueOf(step=n):
-                return self.statuses[n] != StepStatus.COMPLETED
+                status = self.statuses[n]
+                yields = status == StepStatus.RELEASED and self._graph.steps[n].yields
+                return status != StepStatus.COMPLETED and not yields
         return False
 
     def _inline(self, n: int) -> Any:
@@ -323,9 +320,9 @@ class RowEdit:
                 found = (value for one in operands if (value := self._value(one)) is not ABSENT)
                 return next(found, ABSENT)
             case ListOf(items=items):
-                return [_or_none(self._value(one)) for one in items]
+                return [none_if_absent(self._value(one)) for one in items]
             case ObjectOf(fields=fields):
-                return {name: _or_none(self._value(one)) for name, one in fields.items()}
+                return {name: none_if_absent(self._value(one)) for name, one in fields.items()}
 
     def _text(self, operand: Operand, place: str, filled: Filled) -> str | Absent:
         """The JSON text of an operand; null with an entry of `refs` if the worker reads it."""
@@ -340,7 +337,7 @@ class RowEdit:
                         position_of(n, 0, self.lives.get(n, 0)), path, self._graph.steps[n].over is not None
                     )
                     return _NULL
-                return _encode(_or_none(at_path(self._inline(n), path))) if path else self.values[n]
+                return encode_text(none_if_absent(at_path(self._inline(n), path))) if path else self.values[n]
             case FirstOf(operands=operands):
                 found = (one for one in operands if not self._is_absent(one))
                 chosen = next(found, None)
@@ -348,8 +345,10 @@ class RowEdit:
             case ListOf(items=items):
                 return f"[{','.join(self._or_null(one, f'{place}/{i}', filled) for i, one in enumerate(items))}]"
             case ObjectOf(fields=fields):
-                texts = {name: self._or_null(one, f"{place}/{_pointer(name)}", filled) for name, one in fields.items()}
-                return _object(texts)
+                texts = {
+                    name: self._or_null(one, f"{place}/{pointer_part(name)}", filled) for name, one in fields.items()
+                }
+                return object_text(texts)
 
     def _or_null(self, operand: Operand, place: str, filled: Filled) -> str:
         text = self._text(operand, place, filled)
@@ -360,19 +359,27 @@ class RowEdit:
     def _release(self, n: int) -> None:
         step, filled = self._graph.steps[n], Filled({}, {})
         for name, operand in step.args.items():
-            filled.texts[name] = self._or_null(operand, f"/{_pointer(name)}", filled)
+            filled.texts[name] = self._or_null(operand, f"/{pointer_part(name)}", filled)
         if step.over is None:
             self._add_job(n, filled)
             self.set_status(n, StepStatus.RELEASED)
         else:
             self._release_map(n, step.over, filled)
 
+    def release_again(self, n: int) -> None:
+        """Makes another job of a step that has ended, in another life."""
+        self.lives[n] = self.lives.get(n, 0) + 1
+        self._release(n)
+
     def _release_map(self, n: int, over: Operand, filled: Filled) -> None:
+        if n in self._graph.sources:
+            open_map(self, n, self._graph.sources[n])
+            return
         source = Filled({}, {})
         text = self._or_null(over, "/items", source)
         items = None if source.refs else _decode(text)
         if source.refs or (isinstance(items, list) and len(items) > MAX_MOVED_ITEMS):
-            self.counts[n] = ItemCounts(closed=False)
+            self.counts[n] = ItemCounts(closed=False, released_at=self.now)
             self._add_fan_out(n, source, text)
             self.set_status(n, StepStatus.RELEASED)
         elif items is None:
@@ -383,9 +390,9 @@ class RowEdit:
         else:
             self.counts[n] = ItemCounts(made=len(items))
             for index, item in enumerate(items, 1):
-                self._add_item(n, index, _encode(item), filled)
+                self._add_item(n, index, encode_text(item), filled)
             self.set_status(n, StepStatus.RELEASED)
-            self._judge_map(n)
+            self.judge_map(n)
 
     def add_items(self, n: int, first: int, items: Iterable[str], *, last: bool) -> None:
         """Makes items of a map, from index `first` on; those made before are left out."""
@@ -394,21 +401,21 @@ class RowEdit:
             return
         filled = Filled({}, {})
         for name, operand in self._graph.steps[n].args.items():
-            filled.texts[name] = self._or_null(operand, f"/{_pointer(name)}", filled)
+            filled.texts[name] = self._or_null(operand, f"/{pointer_part(name)}", filled)
         made = counts.made
         for index, item in enumerate(items, first):
             if index > made:
                 self._add_item(n, index, item, filled)
                 made = index
         self.counts[n] = replace(counts, made=made, closed=counts.closed or last)
-        self._judge_map(n)
+        self.judge_map(n)
 
     def _add_item(self, n: int, index: int, item: str, filled: Filled) -> None:
         template = self._templates.get(n)
         if template is None or template.refs != filled.refs:
             template = self._templates[n] = self._template(n, first_job(self._graph, n), filled.refs)
         texts = {**filled.texts, self._graph.steps[n].item: item}
-        self._jobs.append(template.job(index, _object(texts)))
+        self._jobs.append(template.job(index, object_text(texts)))
 
     def _add_fan_out(self, n: int, source: Filled, text: str) -> None:
         template = self._template(n, fan_out_job(self._graph, n), source.refs)
@@ -416,28 +423,12 @@ class RowEdit:
 
     def _add_job(self, n: int, filled: Filled) -> None:
         template = self._template(n, first_job(self._graph, n), filled.refs)
-        self._jobs.append(template.job(0, _object(filled.texts)))
+        self._jobs.append(template.job(0, object_text(filled.texts)))
 
     def _template(self, n: int, job: NewJob, refs: Mapping[str, StepValue]) -> JobTemplate:
         position, needed = position_of(n, 0, self.lives.get(n, 0)), n in self._graph.needed_steps
         ref = StepRef(self._flow.id, position, self._flow.queue, needed)
-        return JobTemplate(released(job, self._graph.steps[n].options, refs, self._now), ref, self._now)
-
-
-def _or_none(value: Any) -> Any:
-    return None if value is ABSENT else value
-
-
-def _object(texts: dict[str, str]) -> str:
-    """A JSON object of texts that are JSON."""
-    return f"{{{','.join([f'{_quoted(name)}:{text}' for name, text in texts.items()])}}}"
-
-
-@lru_cache(maxsize=1000)
-def _quoted(name: str) -> str:
-    return _encode(name)
-
-
-def _pointer(name: str) -> str:
-    """A name as a part of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
+        counts = self.counts.get(n)
+        # So that a page that is made again makes the same jobs.
+        ids_of = self.now if counts is None or counts.released_at is None else counts.released_at
+        return JobTemplate(released(job, self._graph.steps[n].options, refs, self.now), ref, ids_of)

@@ -16,31 +16,35 @@ from .values import Unknown
 
 if TYPE_CHECKING:
     from ..task.task import Task
-    from .values import Value
+    from .values import Value, YieldedItems
 
 # More items than that exceed the bytes of all inputs, as each has one digit and a comma: it ends an endless iterator.
 MAX_ITEMS = MAX_INPUT_BYTES
 
 
-def add_step(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+def add_step(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value | YieldedItems:
     """Adds task.step(*args, **kwargs) to the flow that is being planned."""
     return add_step_to(current_planner(f"{task.name}.step()"), task, args, kwargs)
 
 
-def add_step_to(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+def add_step_to(
+    planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Value | YieldedItems:
     with naming(f"step {planner.next_name(task)!r}"):
         return add_call(planner, task, task.arguments.bind(tuple(args), kwargs))
 
 
-def add_map(task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+def add_map(task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value | YieldedItems:
     """Adds task.map(items, *args, **kwargs) to the flow that is being planned."""
     return add_map_to(current_planner(f"{task.name}.map()"), task, items, args, kwargs)
 
 
 def add_map_to(
     planner: Planner, task: Task[Any, Any], items: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Value:
+) -> Value | YieldedItems:
     with naming(f"step {planner.next_name(task)!r}"):
+        if task.yields:
+            raise BadFlow(f"task {task.name!r} yields items, and is no item of a map: make a flow of it and its map")
         item = item_parameter(task)
         arguments = task.arguments.bind((None, *args), kwargs)
         del arguments[item]
@@ -49,7 +53,7 @@ def add_map_to(
 
 def add_call(
     planner: Planner, task: Task[Any, Any], arguments: Mapping[str, Any], over: Any = None, item: str = ""
-) -> Value:
+) -> Value | YieldedItems:
     """Adds a step with these arguments by parameter; one that maps over a list if `item` names a parameter."""
     if planner.app is not None and task.app is not planner.app:
         raise BadFlow(f"task {task.name!r} is of another app: declare it here, or an @app.stub of it")
@@ -66,6 +70,7 @@ def add_call(
         accepts_none=accepting_none(task, arguments),
         over=over,
         item=item,
+        yields=task.yields,
         options=task.planned_options(),
         result=result,
         **only,

@@ -168,6 +168,30 @@ class Value(Unknown):
         return id(self)
 
 
+class YieldedItems(Unknown):
+    """The items that the task of a step yields. Only a map takes them."""
+
+    __slots__ = ("_name", "_operand", "_planner", "_type")
+
+    def __init__(self, planner: Planner, operand: Operand, name: str, type: Any = Any) -> None:
+        self._planner, self._operand, self._name, self._type = planner, operand, name, type
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise BadFlow(f"{self!r} yields its items one by one, and only a map takes them: pass it to .map() of a task")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._refuse(name)
+
+    __getitem__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = Unknown._compute
+    __and__ = __rand__ = __or__ = __ror__ = Unknown._compute
+    __hash__ = Unknown.__hash__
+
+
 def condition_of(planner: Planner, given: object) -> Condition:
     """The condition that `when` takes: a comparison, or a value that has to be true."""
     if isinstance(given, When | Value) and given._planner is not planner:
@@ -260,6 +284,10 @@ def _operand_of(planner: Planner, given: Any, depth: int) -> Operand | None:
             if given._planner is not planner:
                 raise BadFlow(f"{given!r} is a value of another flow")
             return given._operand
+        case YieldedItems() if planner is not given._planner:
+            raise BadFlow(f"{given!r} yields the items of another flow")
+        case YieldedItems():
+            given._refuse("as an argument")
         case When():
             raise BadFlow("a condition belongs into when=: pass the values, and compare them in the task")
         case list() | tuple():

@@ -75,6 +75,8 @@ class ItemCounts(Struct, frozen=True, omit_defaults=True):
     cancelled: int = 0
     closed: bool = True
     """Whether no more items will be made."""
+    released_at: datetime | None = None
+    """Of a map whose items are made by a job, page by page. The ids of the items follow from it."""
 
     @property
     def done(self) -> bool:

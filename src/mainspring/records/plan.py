@@ -115,6 +115,8 @@ class PlannedStep(Struct, frozen=True, omit_defaults=True):
     """The parameter that receives the item."""
     failed_ratio: float = 0.0
     """The share of a map's items that may be dead."""
+    yields: bool = False
+    """Whether its task yields the items of the maps over this step."""
     options: StepOptions = StepOptions()
 
 

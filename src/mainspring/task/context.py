@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -87,12 +87,19 @@ class Commit(Protocol):
         ...
 
 
+class Yielded(Protocol):
+    """What a task yields, in one run."""
+
+    def asked_made(self) -> int: ...
+
+
 class Context:
     """The context of one run. A task gets it as its first parameter, if that is annotated `Context`."""
 
     __slots__ = (
         "_reporting",
         "_reports",
+        "_yielded",
         "arguments",
         "cancelled",
         "commitment",
@@ -135,6 +142,7 @@ class Context:
         """The end of the flow that the run concludes."""
         self._reporting = reporting
         self._reports: Reports | None = None
+        self._yielded: Yielded  # of a task that yields
 
     @property
     def attempt(self) -> int:
@@ -144,6 +152,16 @@ class Context:
     def scheduled_at(self) -> datetime | None:
         """The instant of the tick this job is for, however late it runs. None if no schedule made the job."""
         return self.job.scheduled_at
+
+    @property
+    def made(self) -> int:
+        """Of a task that yields: how many of its items are made. It goes on from there: who reads this before the first
+        `yield` yields the items behind these. A task that does not read it yields all items, and these are passed over.
+        """
+        yielded = getattr(self, "_yielded", None)
+        if yielded is None:
+            raise BadInput("ctx.made is for tasks that yield")
+        return cast("Yielded", yielded).asked_made()
 
     @property
     def lease(self) -> Lease:
@@ -180,6 +198,8 @@ class Context:
         This must be the last thing a task does. The end of the block completes the job. An exception in it rolls
         everything back and fails the run. Raises LeaseLost if the run no longer holds its job; nothing is committed.
         """
+        if hasattr(self, "_yielded"):
+            raise BadInput("ctx.transaction() is not for tasks that yield: these complete when their items are stored")
         if self._reporting is None:
             raise BadInput("ctx.transaction() is for tasks in a worker's own process, not for executor='process'")
         return self._reporting.transaction(self)
@@ -199,6 +219,9 @@ class Context:
     def conclude(self, end: FlowEnd) -> None:
         """The run concludes a flow, which ends so."""
         self.flow_end = end
+
+    def yield_into(self, yielded: Yielded) -> None:
+        self._yielded = yielded
 
     @property
     def reports(self) -> Reports:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
@@ -30,6 +29,7 @@ from .options import (
     checked_options,
     stored_options,
 )
+from .yields import NO_MAP_TAKES_ITEMS, does_yield, is_async_generator, is_generator
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -66,11 +66,14 @@ class Task(Generic[P, R]):
         self.middleware = tuple(middleware)
         self.stub = stub
         """True: only the name and signature are known; the code is in another process."""
+        self.results = ResultCodec(fn, name)
         self.is_flow = is_flow
         """True: the function plans a flow, and its steps are the work."""
+        self.yields = not is_flow and does_yield(fn, stub, self.results.type)
+        """True: what the function yields are the items of maps."""
         self.step_options: CheckedStepOptions | None = None
         """What using() has of the options that act only in a flow; None: nothing."""
-        self.executor: Executor = _executor(fn, options, name, is_flow)
+        self.executor: Executor = _executor(fn, options, name, is_flow, self.yields)
         # The options of the calls: see stored_options().
         self.job_options = options if stub else CheckedOptions()
         from .results import Results
@@ -82,7 +85,6 @@ class Task(Generic[P, R]):
             raise BadTask(f"flow {name!r} cannot read results of a map: take list[…], or read them in a task")
         if self.arguments.item_types and self.executor == "process":
             raise BadTask(f"task {name!r} reads results of a map, which executor='process' cannot: take list[…] there")
-        self.results = ResultCodec(fn, name)
         self.__doc__ = fn.__doc__
 
     @cached_property
@@ -94,6 +96,8 @@ class Task(Generic[P, R]):
     def _plain(self) -> NewJob | None:
         """The template, None if keys or times depend on the call."""
         self.refuse_step_options("this makes a job of its own")
+        if self.yields:
+            raise BadInput(f"task {self.name!r} {NO_MAP_TAKES_ITEMS}")
         options = self.options
         keys = options.unique_key is not None or options.idempotency_key is not None
         return None if options.delay or options.run_at or options.expires or keys else self._template
@@ -250,13 +254,13 @@ def new_job(
     )
 
 
-def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str, is_flow: bool) -> Executor:
+def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str, is_flow: bool, yields: bool) -> Executor:
     """Where the function runs. Raises BadTask if the options do not fit the function or each other."""
     if is_flow:
         _check_flow_function(fn, name)
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise BadTask(f"task {name!r} is a generator, and a call of it would run none of its code: do not use `yield`")
-    own: Executor = "async" if is_async(fn) else "thread"
+    if yields and options.executor == "process":
+        raise BadTask(f"task {name!r} yields, which executor='process' cannot: leave that out, or return a list")
+    own: Executor = "async" if is_async(fn) or is_async_generator(fn) else "thread"
     chosen = options.executor or own
     if chosen not in ("process", own):
         what = "a coroutine function" if own == "async" else "a plain function"
@@ -275,7 +279,7 @@ def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str, is_flo
 
 
 def _check_flow_function(fn: Callable[..., Any], name: str) -> None:
-    if is_async(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+    if is_async(fn) or is_generator(fn) or is_async_generator(fn):
         raise BadTask(
             f"flow {name!r} is no plain function: write `def` without `async` and `yield`. It only plans: "
             "it makes steps, and the tasks of these do the work"

@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..ids import JobId
 from ..records.flow import CANCEL_STEPS, FAN_OUT, FLOW_STOPPED, OPEN, PLANNED_FLOW, Flow, FlowWithPlan
 from ..records.job import Action, Job, State
-from ..records.outcome import Cancel, Discard, Skip, Snooze
+from ..records.outcome import Cancel, Discard, Skip
 from ..records.query import Filter
 from ..records.step import MAX_INDEX, MAX_POSITION, StepRef, position_of
 from ..store import Store
@@ -23,12 +23,8 @@ from .flow_reads import flow_store
 if TYPE_CHECKING:
     from ..engine import Engine
 
-# Items that are made at once, and jobs that are cancelled at once.
+# Jobs that are cancelled at once.
 PAGE_JOBS = 1000
-# Items of one map that may be unfinished: a map of a million is never a million jobs to claim.
-MAX_UNFINISHED_ITEMS = 10_000
-# Wait for some of these items to end.
-SNOOZE_SECONDS = 0.1
 _OPTIONS = CheckedOptions(max_retries=20, timeout=3600.0)
 
 
@@ -42,6 +38,7 @@ class FlowTasks:
         """Makes the items of a map, page by page. After a crash it goes on behind the last page."""
         from ..flow.graph import Graph
         from ..flow.moves import add_items
+        from . import item_pages
 
         values, ref = _list_of(items), ctx.job.step
         if ref is None:
@@ -52,15 +49,14 @@ class FlowTasks:
             counts = found.row.counts[step]
             if counts.made >= len(values):
                 return
-            if counts.made - counts.ended >= MAX_UNFINISHED_ITEMS:
-                raise Snooze(SNOOZE_SECONDS, f"{MAX_UNFINISHED_ITEMS:,} items are unfinished")
-            page = (bytes(value).decode() for value in values[counts.made : counts.made + PAGE_JOBS])
-            # As of the creation of this job, so that a repeated page makes the same jobs.
-            made_at, first = ctx.job.created_at, counts.made + 1
-            move = add_items(Graph(found.plan), found.row, step, first, page, made_at, last=False)
+            now = self._clock.now()
+            if item_pages.room_for([counts]) < item_pages.PAGE_ITEMS:
+                item_pages.snooze_until_room([counts], now)
+            page = (bytes(value).decode() for value in values[counts.made : counts.made + item_pages.PAGE_ITEMS])
+            move = add_items(Graph(found.plan), found.row, step, counts.made + 1, page, now, last=False)
             if not move.jobs:
                 _stopped()
-            await store.enqueue(move.jobs, now=self._clock.now())
+            await store.enqueue(move.jobs, now=now)
 
     async def cancel_steps(self, flow: JobId, steps: list[int]) -> None:
         """Cancels the unfinished jobs of these steps. If the flow was deleted, deletes what is left of it."""

@@ -95,6 +95,7 @@ class Runner:
         timeout: float,
         policy: Policy,
         result_limit: int,
+        payload_limit: int = 1 << 20,
         max_crashes: int = 3,
         skew: float = 0.0,
         children: int = 0,
@@ -107,6 +108,7 @@ class Runner:
         self.threads = Threads(clock)
         self.children = ChildSlots(clock, children, tasks)
         self._process_pool: ProcessPool | None = None
+        self._payload_limit = payload_limit
         self._max_crashes = max_crashes
         self._skew = skew
         self._pacer = Pacer(clock)
@@ -153,6 +155,7 @@ class Runner:
             timeout=settings.default_timeout,
             policy=Policy(settings.retry_max, settings.backoff),
             result_limit=settings.result_limit,
+            payload_limit=settings.payload_limit,
             max_crashes=settings.max_crashes,
             skew=settings.skew,
             children=settings.children,
@@ -253,6 +256,8 @@ class Runner:
         fn, context = task.fn, task.arguments.context
         if task.is_flow:
             return partial(self._plan, task)
+        if task.yields:
+            return partial(self._yield, task)
         if task.executor == "process":
             from ..executor.pool import ProcessPool, import_path_of
 
@@ -270,6 +275,12 @@ class Runner:
 
         self._flows = self._flows or FlowRuns(self._store_calls, self._result_limit)
         return self._flows
+
+    async def _yield(self, task: Task[Any, Any], ctx: Context) -> int:
+        from .item_pages import ItemPages, run_yielding
+
+        pages = ItemPages(ctx, self._clock, self._store_calls, self._payload_limit)
+        return await run_yielding(task, ctx, pages, self.threads)
 
     async def _plan(self, task: Task[Any, Any], ctx: Context) -> Any:
         from .flow_runs import plan

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ...flow import moves
 from ...flow.graph import Graph
 from ...flow.job_template import step_job_id
+from ...flow.yielding import takes_items
 from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, FLOW_STOPPED, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
 from ...records.job import Action, Job, NewJob, State
@@ -248,6 +249,6 @@ def _delete(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
 def may_add_item(tables: Tables, ref: StepRef) -> bool:
     """Whether the flow still makes items of that step."""
     flow = tables.flow(ref.flow)
-    if flow is None or flow.state not in ("open", "failing") or ref.life != flow.lives.get(ref.number, 0):
+    if flow is None or ref.life != flow.lives.get(ref.number, 0):
         return False
-    return flow.statuses[ref.number] == StepStatus.RELEASED
+    return takes_items(tables.graph(ref.flow), flow, ref.number)

@@ -70,6 +70,15 @@ DIAMOND = Plan(
     ("7",),
     result=ValueOf(3),
 )
+LARGE = f"[{','.join(map(str, range(300)))}]"
+YIELDING = Plan(
+    (
+        a_step("rows", yields=True),
+        a_step("here", over=ValueOf(0), item="n"),
+        a_step("there", over=ValueOf(0), item="n", options=StepOptions(queue="other")),
+        a_step("sum", args={"first": ValueOf(1), "second": ValueOf(2)}),
+    )
+)
 MAP = Plan(
     (
         a_step("a"),
@@ -358,6 +367,61 @@ class FlowContract(Contract):
             for job in (await claim(store, tasks=["item"], limit=300)).jobs:
                 await finish_run(store, job, Done("1"), now=NOW)
             assert (await row_of(store, id)).statuses == "ccr"
+
+    @proves("FL2", "FL7")
+    async def test_items_that_a_task_yields_are_counted_until_it_ends(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, YIELDING)
+            assert [job.task for job in await steps_of(store, id)] == ["rows"]
+            rows = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["rows"])
+            (given,) = await flows_of(store).flows([id])
+            for _ in range(2):
+                for n in (1, 2):
+                    page = moves.add_items(Graph(given.plan), given.row, n, 1, ["1", "2"], NOW, last=False).jobs
+                    await put(store, *page)
+            for job in (await claim(store, tasks=["here", "there"], queues=["default", "other"])).jobs:
+                await finish_run(store, job, Done("1"), now=NOW)
+            row = await row_of(store, id)
+            assert (row.statuses, [(one.made, one.ended) for one in row.counts.values()]) == ("rrrw", [(2, 2), (2, 2)])
+            await finish_run(store, rows, Done("2"), now=NOW)
+            assert (await row_of(store, id)).statuses == "cccr"
+            late = moves.add_items(Graph(given.plan), given.row, 1, 3, ["3"], NOW, last=False).jobs
+            await put(store, *late)
+            assert (await read_job(store, late[0].id)).state is State.CANCELLED
+
+    @proves("FL2")
+    async def test_a_task_that_yields_goes_on_with_its_items_after_a_retry(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, YIELDING)
+            rows = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["rows"])
+            (given,) = await flows_of(store).flows([id])
+            for n in (1, 2):
+                page = moves.add_items(Graph(given.plan), given.row, n, 1, ["1", "2"], NOW, last=False).jobs
+                await put(store, *page)
+            await finish_run(store, rows, Discard("gone"), now=NOW, policy=DEAD)
+            for job in (await claim(store, tasks=["here", "there"], queues=["default", "other"])).jobs:
+                await finish_run(store, job, Done("1"), now=NOW)
+            row = await row_of(store, id)
+            assert (row.statuses, row.state) == ("dddu", "over")
+            await act(store, Action.RETRY, rows.id)
+            row = await row_of(store, id)
+            assert (row.statuses, row.state, row.lives) == ("rrrw", "open", {})
+            assert [(one.made, one.ended, one.closed) for one in row.counts.values()] == [(2, 2, False)] * 2
+            await run_step(store, id, 0, Done("2"))
+            assert (await row_of(store, id)).statuses == "cccr"
+
+    @proves("FL7")
+    async def test_items_of_a_map_for_the_end_are_stored_after_a_cancel(self) -> None:
+        async with self.opened() as store:
+            plan = Plan((a_step("a"), a_step("tidy", over=Input(0), item="n", after=(0,), on="end")), (LARGE,))
+            id = await begin(store, plan)
+            await act(store, Action.CANCEL, id, reason="no")
+            (given,) = await flows_of(store).flows([id])
+            assert (given.row.state, given.row.statuses) == ("cancelling", "xr")
+            page = moves.add_items(Graph(given.plan), given.row, 1, 1, ["0"], NOW, last=False).jobs
+            await put(store, *page)
+            assert (await read_job(store, page[0].id)).state is State.PENDING
+            assert (await row_of(store, id)).counts[1].made == 1
 
     @proves("FL7")
     async def test_an_item_of_a_stopped_flow_is_stored_as_cancelled(self) -> None:

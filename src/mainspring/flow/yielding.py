@@ -1,0 +1,73 @@
+"""Maps over a task that yields: their items are made while it runs, page by page, and no more once it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..records.flow import Flow, FlowState, ItemCounts, StepEnd, StepStatus
+from ..records.plan import PlannedStep
+from .graph import Graph
+
+if TYPE_CHECKING:
+    from .row_edit import RowEdit
+
+# Why a map ended although none of its items failed: what became of the job that makes them.
+ITEMS_NOT_MADE = "its items could not be made"
+ITEMS_STOPPED = "the job that makes its items was cancelled"
+
+
+def open_map(edit: RowEdit, n: int, source: int) -> None:
+    """Releases a map. If its source has ended before, for the other maps over it, it begins again."""
+    edit.counts[n] = ItemCounts(closed=False, released_at=edit.now)
+    edit.set_status(n, StepStatus.RELEASED)
+    if edit.statuses[source] != StepStatus.RELEASED:
+        edit.release_again(source)
+
+
+def close_maps(edit: RowEdit, maps: Collection[int], source: int, end: StepEnd) -> None:
+    """Ends the making of items after the job of their source has ended. What was made ends as it does."""
+    yielded = _count(end)
+    for n in maps:
+        counts = edit.counts.get(n)
+        if counts is None or counts.closed:
+            continue
+        if end.skipped and not counts.made:
+            edit.counts[n] = replace(counts, closed=True)
+            edit.set_status(n, StepStatus.SKIPPED_ABSENT)
+        elif yielded is not None and counts.made < yielded and edit.statuses[n] == StepStatus.RELEASED:
+            # It was put back to work while the source ran for other maps.
+            edit.release_again(source)
+        else:
+            edit.counts[n] = replace(counts, closed=True)
+            if end.state == "cancelled":
+                edit.notes[n] = ITEMS_STOPPED
+            elif yielded is None and not end.skipped:
+                edit.notes[n] = ITEMS_NOT_MADE
+            edit.judge_map(n)
+
+
+def may_run(step: PlannedStep, state: FlowState) -> bool:
+    """Whether jobs of the step may run while the flow is in this state."""
+    match state:
+        case "open":
+            return True
+        case "failing":
+            return step.on != "success"
+        case "finishing" | "cancelling":
+            return step.on == "end"
+    return False
+
+
+def takes_items(graph: Graph, flow: Flow, n: int) -> bool:
+    """Whether further items of the map may be made."""
+    released = flow.statuses[n] == StepStatus.RELEASED and n in flow.counts and not flow.counts[n].closed
+    return released and may_run(graph.steps[n], flow.state)
+
+
+def _count(end: StepEnd) -> int | None:
+    """How many items the source has yielded in all; None if it has not come to its end."""
+    complete = end.state == "completed" and not end.skipped and not end.finish
+    return int(end.result) if complete and end.result is not None and end.result.isdecimal() else None
