@@ -24,11 +24,20 @@ def made(url: str) -> Mainspring:
     async def send(to: str, token: str = "") -> str:
         return f"sent to {to}"
 
+    @app.task
+    async def total(parts: list[str]) -> int:
+        return len(parts)
+
+    @app.flow
+    def send_all(names: list[str]) -> int:
+        return total.step(send.map(names))
+
     return app
 
 
 async def fill(app: Mainspring) -> None:
     await app.insert([app.job("send", {"to": f"{n}@example.com"}) for n in range(5)])
+    await app.flows.enqueue({"steps": [{"name": "0", "task": "send", "map": {"over": ["a", "b"]}}]})
     await app.schedules.create("0", cron("0 8 * * *"), "send", kwargs={"to": "all"})
 
 

@@ -75,7 +75,7 @@ def _headers(operation: dict[str, Any], handler: HTTPRouteHandler) -> Iterator[t
     kinds = {getattr(kind, "__name__", "") for kind in response_types(handler)}
     if kinds & _TYPES_WITH_ETAG and get_origin(handler.parsed_return_field.annotation) is Response:
         yield "ETag", _ETAG
-    if "EnqueueResult" in kinds and handler.handler_name == "enqueue":
+    if "EnqueueResult" in kinds and handler.handler_name in ("enqueue", "enqueue_flow"):
         yield "Location", {"description": "The path of the job, if there is one job.", "schema": {"type": "string"}}
     if _IDEMPOTENCY_KEY in operation.get("parameters", ()):
         yield "Idempotent-Replayed", _REPLAYED

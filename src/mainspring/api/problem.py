@@ -37,6 +37,7 @@ _CODES = {
 }
 _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.BadPayload: (422, "bad_payload"),
+    errors.BadFlow: (422, "bad_flow"),
     errors.WorkerNotFound: (404, "worker_not_found"),
     errors.BadInput: (422, "bad_input"),
     errors.UnknownTask: (422, "unknown_task"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 CODES = {
+    "bad_flow": "The plan of a flow is invalid: a cycle, an unknown name, a value that does not fit.",
     "bad_input": "The library refuses a value, such as an invalid cron expression.",
     "bad_parameter": "A query parameter or header is unknown or invalid.",
     "bad_payload": "The arguments are too large, or cannot be encoded as JSON.",

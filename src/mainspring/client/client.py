@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from ..errors import BadInput, BadSetting, StoreError, StoreUnavailable
+from ..flow.document import document_of
 from ..ids import JobId
 from ..records.audit import AuditEntry, AuditFilter
 from ..records.finding import Finding
@@ -92,8 +93,16 @@ class ApiClient(DatabaseOnly):
             self.capabilities.require_transactions("within=")
         if len(jobs) > MAX_BATCH_JOBS:
             raise BadInput(f"an API takes {MAX_BATCH_JOBS:,} jobs at once, all or nothing; got {len(jobs):,}")
+        if any(job.plan is not None for job in jobs):
+            return [await self._enqueue_plan(jobs)]
         body = {"jobs": [_request(job) for job in jobs]}
         return (await self.connection.call(dict[str, list[Enqueued]], "POST", "jobs", body=body))["jobs"]
+
+    async def _enqueue_plan(self, jobs: Sequence[NewJob]) -> Enqueued:
+        if len(jobs) > 1 or jobs[0].plan is None:
+            raise BadInput("an API takes a flow that comes with its plan by itself: enqueue one at a time")
+        body = flow_request(jobs[0], document_of(jobs[0].plan, jobs[0].metadata["flow"]))
+        return await self.connection.call(Enqueued, "POST", "flows", body=body)
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
@@ -170,6 +179,12 @@ class ApiClient(DatabaseOnly):
 async def connection_of(engine: Engine) -> ApiConnection:
     """The connection that a Remote* facade sends its requests by: the app's store is an ApiClient, maybe wrapped."""
     return cast(ApiClient, await engine.connect()).connection
+
+
+def flow_request(job: NewJob, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of a flow and the options of its job, as the API takes them."""
+    options = {name: value for name, value in _request(job).items() if name not in ("task", "arguments")}
+    return {**plan, **options}
 
 
 def _request(job: NewJob) -> dict[str, Any]:

@@ -32,7 +32,9 @@ _BY_CODE: Mapping[str, type[errors.MainspringError]] = {
     "hook_exists": errors.HookExists,
     "hook_changed": errors.HookChanged,
     "unknown_task": errors.UnknownTask,
+    "bad_flow": errors.BadFlow,
     "bad_payload": errors.BadPayload,
+    "flow_not_found": errors.BadInput,
     "store_unavailable": errors.StoreUnavailable,
     "shutting_down": errors.StoreUnavailable,
 }

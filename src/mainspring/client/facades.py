@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from .flows import RemoteFlows
 from .jobs import RemoteJobs
 from .keys import RemoteKeys
 from .queues import RemoteQueues
@@ -12,6 +13,7 @@ from .webhooks import RemoteWebhooks
 from .workers import RemoteWorkers
 
 REMOTE: Mapping[str, type] = {
+    "Flows": RemoteFlows,
     "Jobs": RemoteJobs,
     "Keys": RemoteKeys,
     "Queues": RemoteQueues,

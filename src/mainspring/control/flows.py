@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import BadInput
 from ..flow.graph import Graph
@@ -23,6 +23,8 @@ from .step_jobs import flow_of, flow_store, number_of, single_jobs, step_pages
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from ..task.handle import Handle
+    from ..task.options import JobOptions
 
 # Dead jobs of steps that are retried at once, while other steps of their flow go on.
 MAX_RETRIED_JOBS = 10_000
@@ -100,6 +102,12 @@ class Flows:
 
     # changing
 
+    async def enqueue(self, plan: Mapping[str, Any] | str | bytes, /, **options: Unpack[JobOptions]) -> Handle[Any]:
+        """Enqueues a flow whose plan is JSON, as PlanBuilder.document() has it. The options are those of its job."""
+        from ..flow.document import builder_from_document
+
+        return await builder_from_document(plan, self._engine.registry.app, options).enqueue()
+
     async def cancel(self, id: JobId, reason: str = "cancelled by an operator") -> Changed:
         """Cancels the flow: steps that wait are not run, the others are cancelled, and it ends when all have ended.
 
@@ -112,6 +120,9 @@ class Flows:
 
         Of a flow that has ended the cancelled steps, too.
         """
+        job = await self._engine.jobs.get(id)
+        if job.state in FINAL and self.may_be_flow(job):  # maybe it was never planned
+            return await self._engine.jobs.retry(job.id)
         job, found = await self._found(id)
         if job.state in FINAL:
             return await self._engine.jobs.retry(job.id)

@@ -53,6 +53,15 @@ async def whole_job(store: Store, brief: Job, now: datetime) -> Job:
     return next(iter(await store.jobs(Filter(ids=(brief.id,)), now=now, limit=1)), brief)
 
 
+def leading_jobs(jobs: Sequence[Job], room: int) -> int:
+    """How many of these jobs, from the first one on, fit into `room` characters together; at least one."""
+    for n, job in enumerate(jobs):
+        room -= _length(job)
+        if n and room < 0:
+            return n
+    return len(jobs)
+
+
 def _length(job: Job) -> int:
     metadata = len(msgspec.json.encode(job.metadata)) if job.metadata else 0
     return len(job.payload) + len(job.result or "") + metadata

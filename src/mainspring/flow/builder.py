@@ -81,11 +81,20 @@ class PlanBuilder:
 
         return document_of(self.plan(), self.name)
 
+    def job(self) -> NewJob:
+        """The flow as data, for enqueue_many()."""
+        return self._job()[0]
+
     async def enqueue(self) -> Handle[Any]:
         """Stores the plan as a job. The job is durable when this returns."""
-        job, within = self._app._engine.flow_job(self.name, self._options)
-        (handle,) = await self._app.insert([with_plan(job, self.plan())], within)
+        job, within = self._job()
+        (handle,) = await self._app.insert([job], within)
         return handle
+
+    def _job(self) -> tuple[NewJob, Any]:
+        """The job, and the transaction that it is part of."""
+        job, within = self._app._engine.flow_job(self.name, self._options)
+        return with_plan(job, self.plan()), within
 
     def _task(self, given: Task[Any, Any] | str) -> Task[Any, Any]:
         return task_of(self._app, given)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..bounds import MAX_KEY_CHARACTERS
 from ..errors import BadInput
+from ..records.flow import PLANNED_FLOW
 from ..records.job import NewJob
 from .options import check_name, check_public, checked_options
 
@@ -21,7 +22,8 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
     for job in batch:
         if not isinstance(job, NewJob):
             raise BadInput(f"{call} takes what task.job(…) returns, got {type(job).__name__}")
-        check_public(job.task, call)
+        if job.plan is None or job.task != PLANNED_FLOW:
+            check_public(job.task, call)
         if job.queue is not queue:
             queue = check_name(job.queue, "queue name")
         if job.tags and job.tags is not tags:

@@ -40,12 +40,9 @@ _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$(
 JobUuid = Annotated[str, Meta(pattern=_UUID)]
 
 
-class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A call of a task, with the options of task.using()."""
+class OptionsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The options of task.using(), and the id of the job."""
 
-    task: Name | UnsetType = UNSET
-    arguments: dict[str, Any] = {}
-    """By parameter name."""
     id: JobUuid | UnsetType = UNSET
     """A UUIDv7 chosen by the client, so that the same request sent twice creates one job."""
     queue: Name | UnsetType = UNSET
@@ -67,7 +64,15 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
-_OPTIONS = tuple(name for name in JobRequest.__struct_fields__ if name not in ("task", "arguments", "id"))
+_OPTIONS = tuple(name for name in OptionsRequest.__struct_fields__ if name != "id")
+
+
+class JobRequest(OptionsRequest, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task, with the options of task.using()."""
+
+    task: Name | UnsetType = UNSET
+    arguments: dict[str, Any] = {}
+    """By parameter name."""
 
 
 class EnqueueRequest(JobRequest, kw_only=True, forbid_unknown_fields=True):
@@ -107,8 +112,8 @@ async def enqueue(
         if data != EnqueueRequest(jobs=data.jobs):
             raise Problem(422, "invalid", "`jobs` cannot be combined with other fields: put them into each job")
         return await _enqueue_many(app, caller, data.jobs, request)
-    job = _with_caller(await _build(app, lambda: build_job(app, data), request), caller, request)
-    if _is_from_browser(request):
+    job = with_caller(await build_from_body(app, lambda: build_job(app, data), request), caller, request)
+    if is_from_browser(request):
         (handle,) = await app.enqueue_by_hand([job])
     else:
         handle = await batcher_of(app).enqueue(job)
@@ -120,14 +125,14 @@ async def enqueue(
 async def _enqueue_many(
     app: Mainspring, caller: Principal, wanted: Sequence[JobRequest], request: Request[Any, Any, Any]
 ) -> Response[EnqueueResult | EnqueueResults]:
-    built = await _build(app, lambda: [_nth_job(app, one, n) for n, one in enumerate(wanted)], request)
-    jobs = [_with_caller(job, caller, request) for job in built]
-    handles = await (app.enqueue_by_hand(jobs) if _is_from_browser(request) else app.insert(jobs))
+    built = await build_from_body(app, lambda: [_nth_job(app, one, n) for n, one in enumerate(wanted)], request)
+    jobs = [with_caller(job, caller, request) for job in built]
+    handles = await (app.enqueue_by_hand(jobs) if is_from_browser(request) else app.insert(jobs))
     results = [enqueue_result(handle) for handle in handles]
     return Response(EnqueueResults(results), status_code=200 if all(one.duplicate for one in results) else 201)
 
 
-def _is_from_browser(request: Request[Any, Any, Any]) -> bool:
+def is_from_browser(request: Request[Any, Any, Any]) -> bool:
     """Whether a person sent the request, in a browser: that is audited. Requests of programs, which send a key or a
     token, are not: they would fill the audit trail."""
     if bearer_token(request.scope) is not None:
@@ -135,7 +140,7 @@ def _is_from_browser(request: Request[Any, Any, Any]) -> bool:
     return header(request.scope, b"cookie") is not None or header(request.scope, b"sec-fetch-site") is not None
 
 
-async def _build(app: Mainspring, make: Callable[[], T], request: Request[Any, Any, Any]) -> T:
+async def build_from_body(app: Mainspring, make: Callable[[], T], request: Request[Any, Any, Any]) -> T:
     """Runs `make`, in a thread if the body is large: its values are validated and encoded."""
     if len(await request.body()) <= MAX_AT_ONCE_BYTES:
         return make()
@@ -150,7 +155,7 @@ def _nth_job(app: Mainspring, wanted: JobRequest, n: int) -> NewJob:
         raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
 
 
-def _with_caller(job: NewJob, caller: Principal, request: Request[Any, Any, Any]) -> NewJob:
+def with_caller(job: NewJob, caller: Principal, request: Request[Any, Any, Any]) -> NewJob:
     """The job with the caller's name, unless sign-in is off, and its trace context."""
     name = None if caller is LOCAL_ADMIN else caller.name
     return replace(_with_trace(job, request), enqueued_by=name)
@@ -174,6 +179,11 @@ def build_job(app: Mainspring, wanted: JobRequest, n: int = 0) -> NewJob:
     """The job for a request's n-th entry. Raises BadInput or UnknownTask if it is refused."""
     if wanted.task is UNSET:
         raise Problem(422, "invalid", "Object missing required field `task`")
+    return with_id(app.job(wanted.task, restore_masked(wanted.arguments), **options_of(wanted)), wanted, n)
+
+
+def options_of(wanted: OptionsRequest) -> dict[str, Any]:
+    """The given options, as task.using() takes them."""
     given = {name: value for name in _OPTIONS if (value := getattr(wanted, name)) is not UNSET}
     if wanted.backoff is not UNSET:
         given["backoff"] = wanted.backoff.backoff()
@@ -181,10 +191,12 @@ def build_job(app: Mainspring, wanted: JobRequest, n: int = 0) -> NewJob:
         given["expires"] = span_or_instant(wanted.expires, "expires")
     if "metadata" in given:
         given["metadata"] = restore_masked(given["metadata"])
-    job, id = (
-        app.job(wanted.task, restore_masked(wanted.arguments), **given),
-        job_id(n) if wanted.id is UNSET else wanted.id,
-    )
+    return given
+
+
+def with_id(job: NewJob, wanted: OptionsRequest, n: int = 0) -> NewJob:
+    """The job with the id that the client has chosen, or that its Idempotency-Key stands for."""
+    id = job_id(n) if wanted.id is UNSET else wanted.id
     return job if id is None else replace(job, id=id)
 
 

@@ -192,8 +192,8 @@ class FlowReading(Struct, frozen=True):
 # lists
 
 
-def flow_item(job: Job, row: Flow | None, now: datetime) -> FlowItem:
-    fields = asdict(job_item(job, now))
+def flow_item(job: Job, row: Flow | None, now: datetime, *, full: bool = False) -> FlowItem:
+    fields = asdict(job_item(job, now, full=full))
     return FlowItem(**fields, flow=None if row is None else _counts(row))
 
 
@@ -213,9 +213,9 @@ def _counts(row: Flow) -> FlowCounts:
     )
 
 
-def step_item(job: Job, now: datetime) -> StepItem:
+def step_item(job: Job, now: datetime, *, full: bool = False) -> StepItem:
     assert job.step is not None
-    return StepItem(**asdict(job_item(job, now)), index=job.step.index - 1)
+    return StepItem(**asdict(job_item(job, now, full=full)), index=job.step.index - 1)
 
 
 # one flow

@@ -1,0 +1,182 @@
+"""RemoteFlows: app.flows over an API."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from ..control.bulk_page import BulkPage
+from ..control.checks import MAX_PAGE_ROWS, checked_id, checked_limit
+from ..control.flows import Flows
+from ..control.job_page import Page
+from ..errors import BadFlow, BadInput
+from ..ids import JobId
+from ..insight.flow_view import FlowView, StepState, StepView
+from ..insight.why import Reason
+from ..records.flow import ItemCounts
+from ..records.job import Enqueued, Job, Shown
+from ..records.plan import On
+from ..records.query import Changed
+from ..records.run import Failure
+from .client import connection_of, flow_request
+from .paging import PAGE_ITEMS
+from .responses import JobItemResponse, JobResponse, PageResponse
+
+if TYPE_CHECKING:
+    from ..task.handle import Handle
+    from ..task.options import JobOptions
+
+
+class _ItemsResponse(Struct):
+    total: int | None
+    made: int
+    dead: int
+    cancelled: int
+    open: int
+
+    def to_record(self) -> ItemCounts:
+        return ItemCounts(
+            made=self.made,
+            ended=self.made - self.open,
+            dead=self.dead,
+            cancelled=self.cancelled,
+            closed=self.total is not None,
+        )
+
+
+class _StepResponse(Struct, kw_only=True):
+    name: str
+    task: str
+    status: StepState
+    reason: str | None = None
+    skipped_because: str | None = None
+    job_id: JobId | None = None
+    attempts: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    failure: Failure | None = None
+    needs: tuple[str, ...] = ()
+    on: On = "success"
+    optional: bool = False
+    items: _ItemsResponse | None = None
+
+    def to_record(self) -> StepView:
+        noted = self.status == "dead" and self.job_id is None
+        return StepView(
+            name=self.name,
+            task=self.task,
+            state=self.status,
+            needs=self.needs,
+            on=self.on,
+            optional=self.optional,
+            job_id=self.job_id,
+            items=None if self.items is None else self.items.to_record(),
+            skipped_because=self.skipped_because,
+            note=self.reason if noted else None,
+            failure=self.failure,
+            attempts=self.attempts or 0,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+        )
+
+
+class _FlowResponse(Struct, kw_only=True):
+    job: JobResponse
+    planned_at: datetime | None = None
+    ended_at: datetime | None = None
+    steps: builtins.list[_StepResponse]
+
+
+class RemoteFlows(Flows):
+    async def get(self, id: JobId) -> FlowView:
+        connection = await connection_of(self._engine)
+        flow = await connection.call(_FlowResponse, "GET", "flows", checked_id(id))
+        job = flow.job.to_record()
+        if flow.planned_at is None:
+            raise BadInput(f"job {job.id} ({job.task}) has no steps: it was not planned yet")
+        return FlowView(
+            id=job.id,
+            task=job.task,
+            state=job.shown(self._engine.clock.now()),
+            cancel_reason=job.cancel_reason,
+            steps=tuple(step.to_record() for step in flow.steps),
+            began_at=flow.planned_at,
+            ended_at=flow.ended_at,
+        )
+
+    async def items(self, id: JobId, step: str, *, after: int = -1, limit: int = 100) -> Sequence[Job]:
+        checked_limit(limit, MAX_PAGE_ROWS)
+        connection, found = await connection_of(self._engine), list[Job]()
+        path = "flows", checked_id(id), "steps", step, "items"
+        while len(found) < limit:
+            query = {"limit": min(limit - len(found), PAGE_ITEMS), "after": after, "full": "true"}
+            page = await connection.call(_ItemPage, "GET", *path, query=query)
+            found += [item.job.to_record() for item in page.items]
+            if page.next is None:
+                break
+            after = page.next
+        return found
+
+    async def list(
+        self,
+        tasks: Sequence[str] | None = None,
+        *,
+        states: Sequence[Shown] | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest: bool = True,
+        brief: bool = False,
+    ) -> Page:
+        """The server knows which of its tasks are flows."""
+        checked_limit(limit, MAX_PAGE_ROWS)
+        connection, page = await connection_of(self._engine), Page()
+        chosen = {"task": tasks, "state": states, "full": "true", "order": "desc" if newest else "asc"}
+        while len(page) < limit:
+            query = chosen | {"limit": min(limit - len(page), PAGE_ITEMS), "after": after}
+            response = await connection.call(PageResponse[JobItemResponse], "GET", "flows", query=query)
+            page += [item.job.to_record() for item in response.items]
+            page.next = after = response.next
+            if after is None:
+                break
+        return page
+
+    async def why(self, id: JobId) -> Sequence[Reason]:
+        connection = await connection_of(self._engine)
+        return await connection.call(builtins.list[Reason], "GET", "flows", checked_id(id), "why")
+
+    async def enqueue(self, plan: Mapping[str, Any] | str | bytes, /, **options: Unpack[JobOptions]) -> Handle[Any]:
+        """The server has the tasks, and checks the plan."""
+        document = _decoded(plan)
+        job, within = self._engine.flow_job(document.get("name", "flow"), options)
+        if within is not None:
+            self._engine.check_within()
+        body = flow_request(job, document)
+        made = await (await connection_of(self._engine)).call(Enqueued, "POST", "flows", body=body)
+        return self._engine.handle(made, job.task)
+
+    async def retry(self, id: JobId, **part: Unpack[BulkPage]) -> Changed:
+        """The server retries all dead steps: `part` is not for an API."""
+        if part:
+            raise BadInput(f"{next(iter(part))}= needs the database itself: over an API all dead steps are retried")
+        connection, id = await connection_of(self._engine), checked_id(id)
+        await connection.send("POST", "flows", id, "retry")
+        return Changed([id], {})
+
+
+class _ItemPage(Struct):
+    items: builtins.list[JobItemResponse]
+    next: int | None = None
+
+
+def _decoded(plan: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
+    if isinstance(plan, Mapping):
+        return plan
+    try:
+        return msgspec.json.decode(plan, type=dict[str, Any])
+    except msgspec.DecodeError as bad:
+        raise BadFlow(f"the plan cannot be read: {bad}") from None

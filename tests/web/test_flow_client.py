@@ -1,0 +1,154 @@
+"""app.flows over an API returns and raises the same as with the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mainspring import BadFlow, BadInput, JobNotFound, Mainspring, Results
+from mainspring.api.server import Server, listen, url_of
+
+BROKEN = {"bank": True}
+
+
+def with_tasks(app: Mainspring) -> Mainspring:
+    @app.task
+    async def double(n: int) -> int:
+        if n < 0:
+            raise ValueError("negative")
+        return 2 * n
+
+    @app.task
+    async def total(parts: Results[int]) -> int:
+        return sum([part async for part in parts])
+
+    @app.task(max_retries=0)
+    async def pay(amount: int) -> str:
+        if BROKEN["bank"]:
+            raise ConnectionError("the bank is closed")
+        return f"paid {amount}"
+
+    @app.flow
+    def buy(amounts: list[int]) -> str:
+        return pay.step(total.step(double.map(amounts)))
+
+    return app
+
+
+@pytest.fixture
+def near() -> Mainspring:
+    """The app on the side of the database."""
+    BROKEN["bank"] = True
+    return with_tasks(Mainspring("memory://"))
+
+
+@asynccontextmanager
+async def serving(near: Mainspring, *, tasks: bool = True) -> AsyncIterator[Mainspring]:
+    """An app that uses the API of `near`, with or without the tasks."""
+    listener = listen("127.0.0.1", 0)
+    service: Any = near.asgi()
+    server = Server(service, grace=1)
+    async with near:
+        running = asyncio.create_task(server.run(listener))
+        far = Mainspring(url_of(listener), api_key=await near.keys.create("far", "operator"))
+        try:
+            async with asyncio.timeout(30), with_tasks(far) if tasks else far:
+                yield far
+        finally:
+            server.stop()
+            await running
+
+
+async def done(call: Awaitable[Any]) -> Any:
+    """The result of a call, or the type and the message of its error."""
+    try:
+        return await call
+    except Exception as error:
+        return type(error), str(error)
+
+
+async def test_flows_are_read_over_an_api_as_from_the_database(near: Mainspring) -> None:
+    async with serving(near) as far:
+        dead = await far.tasks["buy"].enqueue([1, 2, 3])
+        await near.drain()
+        pending = await far.tasks["buy"].enqueue([1])
+        for id in (dead.id, pending.id, "nope"):
+            for read in ("get", "steps", "why"):
+                here, there = await done(getattr(near.flows, read)(id)), await done(getattr(far.flows, read)(id))
+                if read == "steps" and id == dead.id:
+                    assert "the bank is closed" in here[2].failure.message
+                assert without_stacks(there) == without_stacks(here), (read, id)
+        assert await far.flows.items(dead.id, "double") == await near.flows.items(dead.id, "double")
+        assert await far.flows.items(dead.id, "double", after=0, limit=1) == [
+            (await near.flows.items(dead.id, "double"))[1]
+        ]
+        refused = await done(far.flows.items(dead.id, "pay"))
+        assert refused == await done(near.flows.items(dead.id, "pay"))
+        assert refused[0] is BadInput
+        here, there = await near.flows.list(limit=1), await far.flows.list(limit=1)
+        assert (there, there.next) == (here, here.next)
+        assert await far.flows.list(after=there.next) == await near.flows.list(after=here.next)
+        assert await far.flows.list(["pay"]) == await near.flows.list(["pay"])
+        assert await far.flows.list(states=["dead"], newest=False) == await near.flows.list(states=["dead"])
+
+
+def without_stacks(found: Any) -> Any:
+    """A list of steps leaves out stacks over an API, which the jobs have."""
+    return str(found).partition("stack=")[0]
+
+
+async def test_flows_are_changed_over_an_api(near: Mainspring) -> None:
+    async with serving(near) as far:
+        job = await far.tasks["buy"].enqueue([1, 2])
+        await near.drain()
+        assert (await far.flows.get(job.id)).state == "dead"
+        BROKEN["bank"] = False
+        assert (await far.flows.retry(job.id)).done == [job.id]
+        await near.drain()
+        assert await job.result(timeout=10) == "paid 6"
+        with pytest.raises(BadInput, match="limit= needs the database itself"):
+            await far.flows.retry(job.id, limit=1)
+        other = await far.tasks["buy"].enqueue([1])
+        await far.flows.cancel(other.id, "no longer wanted")
+        assert (await near.jobs.get(other.id)).cancel_reason == "no longer wanted"
+
+
+PLAN: dict[str, Any] = {
+    "name": "sum up",
+    "steps": [{"name": "a", "task": "double", "args": {"n": 4}}],
+    "result": {"$step": "a"},
+}
+
+
+async def test_plans_are_enqueued_over_an_api(near: Mainspring) -> None:
+    async with serving(near, tasks=False) as far:
+        for plan in (PLAN, '{"name": "x", "steps": [{"name": "a", "task": "double", "args": {"n": 4}}]}'):
+            job = await far.flows.enqueue(plan, unique_key=f"k{len(plan)}", tags=["night"], timeout=None)
+            await near.drain()
+            stored = await near.jobs.get(job.id)
+            assert (stored.state, stored.tags, stored.timeout) == ("completed", ("night",), None)
+        assert (await far.flows.enqueue(PLAN)).status == "new"
+        wrong = {"steps": [{"name": "a", "task": "doubel"}]}
+        assert await done(far.flows.enqueue(wrong)) == await done(near.flows.enqueue(wrong))
+        for bad, error in {'["a"]': BadFlow, '{"name": "a", "steps": []}': BadInput}.items():
+            with pytest.raises(error):
+                await far.flows.enqueue(bad)
+        with pytest.raises(JobNotFound):
+            await far.flows.get("nope")
+
+
+async def test_a_plan_of_a_builder_is_enqueued_over_an_api(near: Mainspring) -> None:
+    async with serving(near) as far:
+        plan = far.plan("sums", priority=3)
+        plan.returns(plan.step("total", plan.map("double", [1, 2, 3])))
+        job = await plan.enqueue()
+        await near.drain()
+        assert await job.result(timeout=10) == 12
+        stored = await near.jobs.get(job.id)
+        assert (stored.priority, stored.metadata) == (3, {"flow": "sums"})
+        with pytest.raises(BadInput, match="one at a time"):
+            await far.enqueue_many([plan.job(), plan.job()])
