@@ -11,13 +11,18 @@ from mainspring.clock import instant, micros
 from mainspring.records.circuit import Circuit
 from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.records.flow import Flow
+from mainspring.records.step import StepRef, position_of
 from mainspring.stores.redis.document_snapshot import document_of, entries_of
 from mainspring.stores.redis.hashes import read_hash
 from mainspring.stores.redis.index import REGISTERS, index_entries, steps_key
+from mainspring.stores.redis.item_counts import counted_in
 from mainspring.stores.redis.job_reads import read_shard
+from mainspring.stores.redis.reads import fetch
 from mainspring.stores.redis.records import packed, unpacked
 from mainspring.stores.redis.shard import Shard, Shards
+from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.rules.keys import keys_held_by
+from mainspring.stores.rules.read_sets import Name
 
 SORTED = (
     "made:",
@@ -75,6 +80,24 @@ async def _flows(shards: Shards, shard: Shard) -> None:
         assert (flow.id, shards.of(flow.queue)) == (id, shard)
         sizes = await shards.each(lambda one, id=id: one.call("ZCARD", f"{one.base}:{steps_key(id, 'open')}"))  # type: ignore[misc]
         assert sum(sizes) or flow.state == "over" or flow.counts, flow
+    for id, text in (await read_hash(shard, f"{shard.base}:items")).items():
+        await _items(shards, shard, id, text)
+
+
+async def _items(shards: Shards, shard: Shard, id: str, text: bytes) -> None:
+    """What is counted beside a flow's row is of maps whose items are in this shard, and have not all ended."""
+    found = Snapshot()
+    await fetch(shards, found, [Name("flow", id)])
+    flow, graph = found.flows[id].flow, found.flows[id].graph
+    assert flow is not None
+    assert graph is not None
+    for key, (counted, every) in counted_in({"": text}).items():
+        n = StepRef(id, key, "").number
+        counts = flow.counts[n]
+        assert key == position_of(n, 0, flow.lives.get(n, 0))
+        assert shards.of(graph.steps[n].options.queue) is shard
+        assert every == (counts.made - counts.ended + counted if counts.closed else None)
+        assert not counts.done, (counts, text)
 
 
 async def _circuits(shards: Shards) -> list[Circuit]:

@@ -58,6 +58,11 @@ class OnServers(Contract):
     def make_store(self) -> RedisStore:
         return cast(RedisStore, open_store(self.url))
 
+    async def wipe(self, store: RedisStore) -> None:
+        for shard in store._open().all:
+            if keys := await shard.call("KEYS", f"{shard.base}*"):
+                await shard.multi([("DEL", key) for key in keys])
+
 
 # Operations on a store: each prepares `count` records, and returns the call.
 
@@ -201,14 +206,19 @@ class TestRoundTrips(OnServers):
 class Rival:
     """Acts before each script that writes what a store has decided; one that has to wait for a lock comes too late."""
 
-    def __init__(self, store: RedisStore, act: Callable[[], Awaitable[object]]) -> None:
-        self._act, self.commits, self.won = act, 0, 0
+    def __init__(
+        self,
+        store: RedisStore,
+        act: Callable[[], Awaitable[object]],
+        scripts: Sequence[str] = ("write", "commit", "prepare"),
+    ) -> None:
+        self._act, self._scripts, self.commits, self.won = act, scripts, 0, 0
         for shard in store._open().all:
             shard.script = self._bound(shard.script)  # type: ignore[method-assign]
 
     def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def bound(name: str, words: Sequence[Any]) -> Any:
-            if name in ("write", "commit", "prepare"):
+            if name in self._scripts:
                 self.commits += 1
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._act(), 0.1)

@@ -290,9 +290,7 @@ class TestRoundTrips(OnServers):
         trips = []
         for count in (SMALL_BATCH, LARGE_BATCH):
             async with self.opened() as store:
-                for shard in store._open().all:
-                    if keys := await shard.call("KEYS", f"{shard.base}*"):
-                        await shard.multi([("DEL", key) for key in keys])
+                await self.wipe(store)
                 call = await ready(store, count)
                 counter = Counter(store)
                 await call(store)
@@ -342,11 +340,6 @@ class TestPlainEnds(OnServers):
         assert await play() == by_the_script
         assert left == [3]
         assert any(job.task == "b" and job.state is State.COMPLETED for job in by_the_script[4])
-
-    async def wipe(self, store: RedisStore) -> None:
-        for shard in store._open().all:
-            if keys := await shard.call("KEYS", f"{shard.base}*"):
-                await shard.multi([("DEL", key) for key in keys])
 
     async def test_a_step_that_finishes_its_flow_cancels_those_that_end_with_it(self) -> None:
         """The move of a flow may change a job of the same batch: then the rule writes all of them."""
@@ -469,12 +462,15 @@ class TestRecords(OnServers):
             await audit(store._open())
 
 
-def test_a_step_cannot_be_taken_for_another_job_by_a_release_without_flows() -> None:
-    job = to_job(new_job(step=StepRef("flow", 0, "default")), NOW)
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_step_cannot_be_taken_for_another_job_by_a_release_without_flows(runs: int) -> None:
+    """It knows records of 5, 11 and 22 values."""
+    job = replace(to_job(new_job(step=StepRef("flow", 0, "default")), NOW), runs=runs)
     values = msgspec.msgpack.decode(record_of(job)[1:])
-    with pytest.raises(ValueError, match="too many values"):
+    assert len(values) not in (5, 11, 22)
+    with pytest.raises(ValueError, match="values to unpack"):
         strict_job_of([job.id, *values])
-    assert len(msgspec.msgpack.decode(record_of(replace(job, step=None))[1:])) == len(values) - 1
+    assert len(msgspec.msgpack.decode(record_of(replace(job, step=None))[1:])) == 22
 
 
 def test_the_end_of_a_step_is_not_plain_for_finish_lua() -> None:

@@ -78,11 +78,13 @@ _NO_NOTES = RunNotes()
 _decode_notes = msgspec.json.Decoder(RunNotes).decode
 
 
-def options_of(job: NewJob | Job) -> str:
+def options_of(job: NewJob | Job, *, with_step: bool = True) -> str:
+    """The options as JSON. Without the step they are the same for most jobs of a task, as those of other jobs are."""
+    step = job.step if with_step else None
     if (
         job.timeout is UNSET
         and job.max_retries is None
-        and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by or job.step)
+        and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by or step or job.refs)
     ):
         return _cached_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = StoredOptions(
@@ -96,7 +98,7 @@ def options_of(job: NewJob | Job) -> str:
         job.detached,
         job.fingerprint,
         job.enqueued_by,
-        job.step,
+        step,
         job.refs,
     )
     return _encode(options).decode()

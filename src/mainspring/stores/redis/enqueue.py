@@ -5,7 +5,7 @@ The scripts repeat the rule rules.enqueue.enqueue for jobs whose keys are free; 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,32 +14,23 @@ from ...errors import StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ..rules import enqueue as rules
 from ..rules.finish import older_workers_text
-from ..rules.flows import may_add_item
 from ..rules.keys import keys_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
 from .connection import Arg
-from .diff import unit_of
-from .flow_rows import locks_of_flow
+from .enqueue_items import enqueue_items, plain_items
 from .handle import RedisHandle
-from .index import Command, group, has_creation_time, step_entry, steps_key
-from .reads import fetch
+from .index import group, has_creation_time
+from .new_jobs import MAX_JOBS, Paired, by_group, unit_of_jobs
 from .records import claim_key, new_record, packed
 from .releases import older_workers
 from .shard import Shard, Shards
-from .snapshot import Snapshot
-from .transact import settle, transact
-from .two_phase import Condition, Unit, commit_one, has, job_locks, resolve, transactions_in
+from .transact import transact
+from .two_phase import commit_one, job_locks, resolve, transactions_in
 
-# Jobs per call of the script: the server does nothing else meanwhile.
-MAX_JOBS = 1_000
 # Jobs per MULTI of several calls. More jobs, and those of several shards, are written by a two-phase commit.
 MAX_TRANSACTION = 10_000
-# Times that items are added, since their flow may change meanwhile, before they are left to the rule.
-MAX_TRIES = 3
-Pairs = list[str | bytes]
-Paired = Sequence[tuple[NewJob, bytes]]
 
 
 def is_plain(job: NewJob, id: bytes, now: int) -> bool:
@@ -73,61 +64,6 @@ class RedisEnqueue(RedisHandle):
         return answers
 
 
-def are_items(jobs: Sequence[NewJob], now: datetime) -> bool:
-    """Whether these are plain items of one flow's maps, few enough for one unit."""
-    us, flow = micros(now), None if jobs[0].step is None else jobs[0].step.flow
-    return len(jobs) <= MAX_JOBS and all(
-        job.step is not None and job.step.index and job.step.flow == flow and is_plain_item(job, us) for job in jobs
-    )
-
-
-def is_plain_item(job: NewJob, now: int) -> bool:
-    """Whether the job has nothing but a step: its index entries are those of a plain job, and one more."""
-    keys = job.unique_key is None and job.idempotency_key is None and job.schedule is None
-    simple = job.expires_at is None and job.plan is None and not job.tags
-    return keys and simple and has_creation_time(packed(job.id), now)
-
-
-async def enqueue_items(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> bool:
-    """Adds items of maps set-wise, and counts them with their flow. False, having added none, if that is for the rule:
-    the flow makes no more of them, one is given twice, or too many races were lost.
-    """
-    (flow,) = {job.step.flow for job in jobs if job.step is not None}
-    names = [Name("flow", flow), *(Name("seen_job", job.id) for job in jobs)]
-    for _ in range(MAX_TRIES if len(set(names)) == len(names) else 0):
-        snapshot, tables = Snapshot(), LoadedTables(flows=True)
-        await fetch(shards, snapshot, names)
-        snapshot.fill(tables, names[:1])
-        if not all(job.step is not None and may_add_item(tables, job.step) for job in jobs):
-            return False
-        new = [job for job in jobs if snapshot.jobs[job.id][0][0] is None]
-        for job in new:
-            if job.step is not None:
-                tables.flow_changes.note_made_item(job.step, now)
-        await settle(shards, snapshot, [tables])
-        if not new or await commit_one(shards, _unit_of_items(shards, snapshot, tables, new, micros(now)), "new"):
-            return True
-    return False
-
-
-def _unit_of_items(shards: Shards, snapshot: Snapshot, tables: LoadedTables, jobs: Sequence[NewJob], now: int) -> Unit:
-    moved, shares = unit_of(shards, snapshot, tables, now), dict[Shard, list[tuple[NewJob, bytes]]]()
-    for job in jobs:
-        shares.setdefault(shards.of(job.queue), []).append((job, packed(job.id)))
-    added = _unit(shares, now)
-    conditions, commands = [*moved.conditions, *added.conditions], [*moved.commands, *added.commands]
-    for shard, some in shares.items():
-        members = dict[str, list[str | bytes]]()
-        for job, id in some:
-            if job.step is not None:
-                key = f"{shard.base}:{steps_key(job.step.flow, 'open')}"
-                members.setdefault(key, []).extend(("0", step_entry(job.step.position, id)))
-        commands += [("ZADD", key, *pairs) for key, pairs in members.items()]
-    for flow in {job.step.flow for job in jobs if job.step is not None}:
-        conditions += locks_of_flow(snapshot.flows, flow, (shard.base for shard in shares))
-    return Unit(conditions, commands)
-
-
 def _args_of_one(job: NewJob, now: int) -> tuple[Arg, ...] | None:
     """The arguments of enqueue_one.lua, which does what enqueue.lua does, without what only batches need.
 
@@ -144,12 +80,12 @@ async def _enqueue_batch(shards: Shards, jobs: Sequence[NewJob], now: datetime, 
     if all(is_plain(job, id, us) for job, id in pairs):
         await _enqueue_plain(shards, pairs, us)
     elif not await _enqueue_with_keys(shards, pairs, us):
-        return await _enqueue_by_rule(shards, jobs, now)
+        return await _enqueue_by_rule(shards, jobs, now, us)
     return [Enqueued(job.id) for job in jobs]
 
 
-async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    if are_items(jobs, now) and await enqueue_items(shards, jobs, now):
+async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    if (ids := plain_items(jobs, us)) is not None and await enqueue_items(shards, jobs, ids, now):
         return [Enqueued(job.id) for job in jobs]
     if any(job.plan is not None for job in jobs) and (alive := await older_workers(shards, now)):
         raise StoreUnavailable(older_workers_text(alive))
@@ -192,7 +128,7 @@ async def _enqueue_plain(shards: Shards, pairs: Paired, now: int) -> None:
 async def _enqueue_across(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
     """Adds the jobs by a two-phase commit. Jobs whose ids exist are left alone, so a repeated call changes nothing."""
     attempts = Attempts(shards, "enqueue")
-    while not await commit_one(shards, _unit(shares, now), "new"):
+    while not await commit_one(shards, unit_of_jobs(shares, now), "new"):
         await attempts.pause()
         for shard, jobs in shares.items():
             existing = await _existing(shards, shard, [id for _, id in jobs])
@@ -218,33 +154,9 @@ async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[b
     return existing
 
 
-def _unit(shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> Unit:
-    """The unit that adds these jobs if none of their ids exists."""
-    conditions, commands = list[Condition](), list[Command]()
-    for shard, jobs in shares.items():
-        for _, id in jobs:
-            conditions += (has(f"{shard.base}:job", id, None), has(f"{shard.base}:moved", id, None))
-        for start in range(0, len(jobs), MAX_JOBS):
-            commands += _commands(shard.base, jobs[start : start + MAX_JOBS], now)
-        names = {group(job.queue, job.task) for job, _ in jobs}
-        commands += [("GROUP", f"{shard.base}:{name}") for name in names]
-    return Unit(conditions, commands)
-
-
-def _commands(base: str, jobs: Paired, now: int) -> Iterator[Command]:
-    """The commands that enqueue.lua runs for new jobs."""
-    records, groups = _by_group(jobs, now)
-    yield "HSET", f"{base}:job", *records
-    for name, made, ready, later in groups:
-        yield "SADD", f"{base}:groups", name
-        for key, pairs in (("made", made), ("ready", ready), ("later", later)):
-            if pairs:
-                yield "ZADD", f"{base}:{key}:{name}", *pairs
-
-
 def _script_args(jobs: Paired, now: int, keys: Sequence[tuple[str, bytes]] = ()) -> list[Arg]:
     """The arguments of enqueue.lua."""
-    records, groups = _by_group(jobs, now)
+    records, groups = by_group(jobs, now)
     args: list[Arg] = ["new", len(jobs), len(keys), *records]
     for pair in keys:
         args += pair
@@ -253,22 +165,3 @@ def _script_args(jobs: Paired, now: int, keys: Sequence[tuple[str, bytes]] = ())
     for name, made, ready, later in groups:
         args += (name, len(made), len(ready), len(later), *made, *ready, *later)
     return args
-
-
-def _by_group(jobs: Paired, now: int) -> tuple[list[bytes], Collection[tuple[str, Pairs, Pairs, Pairs]]]:
-    """Ids and records alternately; for each group its name and the ZADD arguments of its sets made, ready and later."""
-    records: list[bytes] = []
-    groups: dict[tuple[str, str], tuple[str, Pairs, Pairs, Pairs]] = {}
-    for job, id in jobs:
-        run_at = now if job.run_at is None else micros(job.run_at)
-        records += (id, new_record(job, now))
-        names = job.queue, job.task
-        if (lists := groups.get(names)) is None:
-            lists = groups[names] = (group(*names), [], [], [])
-        _, made, ready, later = lists
-        made += ("0", id)
-        if run_at > now:
-            later += (str(run_at), claim_key(job.priority, run_at, id))
-        else:
-            ready += ("0", claim_key(job.priority, run_at, id))
-    return records, groups.values()

@@ -1,9 +1,10 @@
 -- Ends running jobs as completed, if all ends are plain: the lease is valid, and the job has no schedule, circuit or
--- retry, and no key that another shard records. It writes all of them or none.
+-- retry, no key that another shard records, and no step but as an item of a map. It writes all of them or none.
 -- KEYS[1] is the base of the shard.
 -- ARGV: the topic to publish; 1 if this shard records all keys, else 0; the number of counts, and the counts; the number
--- of runs with notes, and for each its id, the id as text and its history row, complete but for the worker; for each
--- lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
+-- of runs with notes, and for each its id, the id as text and its history row, complete but for the worker; the number of
+-- maps, and for each its flow, its key in the counts of that flow (item_counts.py), the number of its items, and each one's
+-- position and id; for each lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
 -- none).
 -- Returns the ids of the jobs whose end is not plain; empty if all were written.
 local base = KEYS[1] .. ':'
@@ -34,7 +35,8 @@ local function read(claim)
     local bits = string.byte(letter) - 64
     run = { lease = lease, worker = worker, task = task, head = lease .. '\0' .. worker .. '\0' .. started .. '\0' }
     run.keyed = bits % 2 == 1
-    run.plain = bits % 4 < 2 and bits % 16 < 8 and (not run.keyed or ARGV[2] == '1')
+    run.step = bits % 32 >= 16
+    run.plain = (bits % 4 < 2 or run.step) and bits % 16 < 8 and (not run.keyed or ARGV[2] == '1')
     seen[claim] = run
   end
   return run
@@ -46,9 +48,11 @@ local function has_circuit(task)
   if circuits[task] == nil then circuits[task] = redis.call('HEXISTS', base .. 'circuit', task) == 1 end
   return circuits[task]
 end
+local map_of = {}
 local function is_plain(claim, lease, id)
   local run = claim and read(claim)
   if not run or run.lease ~= lease or not run.plain or has_circuit(run.task) then return false end
+  if run.step and not map_of[id] then return false end
   return not locks or not lock_of(base .. 'job', id)
 end
 
@@ -80,6 +84,21 @@ local function with_worker(text, worker)
   return string.sub(text, 1, from - 1) .. '"worker":' .. cjson.encode(worker) .. string.sub(text, to + 1)
 end
 
+-- The items of maps.
+local maps = {}
+local first_map = at + 1
+at = first_map
+for n = 1, tonumber(ARGV[first_map - 1]) do
+  maps[n] = { flow = ARGV[at], key = ARGV[at + 1], ids = {}, entries = {} }
+  at = at + 3
+  for item = at, at + ARGV[at - 1] - 1 do
+    local id = string.sub(ARGV[item], 9)
+    map_of[id] = maps[n]
+    maps[n].entries[id] = ARGV[item]
+  end
+  at = at + ARGV[at - 1]
+end
+
 local all, ends, held, ended, odd, keyed, noted = {}, {}, {}, {}, {}, {}, {}
 while ARGV[at] do
   local lease, count, first = ARGV[at], tonumber(ARGV[at + 1]), at + 2
@@ -93,6 +112,7 @@ while ARGV[at] do
         local run, instant = read(runs[n]), ARGV[this + count]
         local ending, mine = of(ended, run.task), of(held, run.worker)
         all[#all + 1] = id
+        if run.step then table.insert(map_of[id].ids, id) end
         if run.keyed then keyed[#keyed + 1] = id end
         if row then
           row.text = with_worker(row.text, run.worker)
@@ -109,6 +129,23 @@ while ARGV[at] do
     end
   end
   at = first + 3 * count
+end
+-- Counts the items of a map in the counts of its flow. Those from the last one on are odd, and all if it has no counts.
+local counts = {}
+local function count(map)
+  local flow = map.flow
+  if counts[flow] == nil then
+    local text = not (locks and lock_of(base .. 'items', flow)) and redis.call('HGET', base .. 'items', flow)
+    counts[flow] = text and cjson.decode(text)
+  end
+  local found = counts[flow] and counts[flow][map.key]
+  local room = 0
+  if found then room = found[2] == cjson.null and #map.ids or math.max(0, found[2] - found[1] - 1) end
+  for n = #map.ids, room + 1, -1 do odd[#odd + 1] = table.remove(map.ids) end
+  if found then found[1] = found[1] + #map.ids end
+end
+for n = 1, #maps do
+  if maps[n].ids[1] then count(maps[n]) end
 end
 local freed, holders = {}, {}
 for from = 1, #keyed, 1000 do
@@ -131,6 +168,18 @@ for from = 1, #freed, 1000 do
     if found[n] == holders[from + n - 1] then mine[#mine + 1] = freed[from + n - 1] end
   end
   if mine[1] then redis.call('HDEL', base .. 'key', unpack(mine)) end
+end
+for n = 1, #maps do
+  local flow, entries, done = maps[n].flow, {}, {}
+  for item, id in ipairs(maps[n].ids) do
+    entries[item] = maps[n].entries[id]
+    done[2 * item - 1], done[2 * item] = 0, entries[item]
+  end
+  each(entries, 1000, function(...) redis.call('ZREM', base .. 'steps:open:' .. flow, ...) end)
+  each(done, 2000, function(...) redis.call('ZADD', base .. 'steps:done:' .. flow, ...) end)
+end
+for flow, found in pairs(counts) do
+  if found then redis.call('HSET', base .. 'items', flow, cjson.encode(found)) end
 end
 for n = 1, #noted do redis.call('HSET', noted[n].key, 1, noted[n].text) end
 each(all, 1000, function(...) redis.call('HDEL', base .. 'run', ...) end)

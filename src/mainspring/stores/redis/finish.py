@@ -24,11 +24,13 @@ from ..rules.read_sets import KnownValues, Name, of_outcome, of_report
 from . import plain
 from .connection import Arg
 from .handle import RedisHandle
+from .index import step_entry
+from .item_counts import map_key
 from .job_reads import read_jobs
 from .records import packed, unpacked
 from .releases import older_workers
 from .shard import Shard, Shards
-from .step_ends import finish_steps
+from .step_ends import finish_steps, is_plain_item
 from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
@@ -73,8 +75,12 @@ async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
     simple = await _maybe_plain(shards, outcomes, times)
-    done = await _finish_plain(shards, [one for one in simple if one.schedule is None and one.step is None])
-    done |= await _finish_steps(shards, outcomes, simple)
+    done = await _finish_plain(
+        shards, [one for one in simple if one.schedule is None and (one.step is None or is_plain_item(one))]
+    )
+    done |= await _finish_steps(
+        shards, [one for one in outcomes if one.id not in done], [one for one in simple if one.id not in done]
+    )
     left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
     if len(shards.all) == 1:  # in a cluster a job and its schedule may be in two shards
         done |= await _finish_scheduled(shards, left, {outcome.id for outcome in simple})
@@ -171,6 +177,7 @@ def _script_args(outcomes: Sequence[Outcome], alone: bool) -> list[Arg]:
     """The arguments of finish.lua."""
     counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in sums_by_minute(outcomes).items()]
     notes: list[Arg] = []
+    maps: dict[tuple[JobId, int], list[bytes]] = {}
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
         if outcome.account is not None:
@@ -178,10 +185,14 @@ def _script_args(outcomes: Sequence[Outcome], alone: bool) -> list[Arg]:
         if (lists := leases.get(outcome.lease)) is None:
             lists = leases[outcome.lease] = (outcome.lease, [], [], [])
         _, ids, instants, rest = lists
-        ids.append(packed(outcome.id))
+        ids.append(short := packed(outcome.id))
+        if (step := outcome.step) is not None:
+            maps.setdefault((step.flow, map_key(step.position)), []).append(step_entry(step.position, short))
         instants.append(str(micros(outcome.finished_at)))
         rest.append("0" if outcome.result is None else f"1{outcome.result}")
-    args: list[Arg] = ["final", int(alone), len(counts), *counts, len(notes) // 3, *notes]
+    args: list[Arg] = ["final", int(alone), len(counts), *counts, len(notes) // 3, *notes, len(maps)]
+    for (flow, key), entries in maps.items():
+        args += (flow, key, len(entries), *entries)
     for lease, ids, instants, rest in leases.values():
         args += (lease, len(ids), *ids, *instants, *rest)
     return args

@@ -21,6 +21,7 @@ from ..graph_cache import GraphCache
 from ..rules.loaded import ChangedJob, LoadedTables
 from ..rules.read_sets import Name
 from .index import STEPS_SETS, Command, StepsSet, step_entry, steps_key
+from .item_counts import NO_ITEMS, ItemTexts, changed_bases, counted_in, split, with_counted
 from .shard import Shard, Shards
 from .two_phase import Condition, has
 
@@ -36,6 +37,8 @@ class FlowRow(NamedTuple):
     text: bytes | None = None
     flow: Flow | None = None
     graph: Graph | None = None
+    items: ItemTexts = NO_ITEMS
+    """What was counted beside the row; `flow` has it, too."""
 
 
 NO_FLOW = FlowRow()
@@ -54,6 +57,17 @@ def flow_row(id: JobId, shard: Shard, text: bytes, plan: bytes | None, graphs: G
         unreadable_record("flow", id, error)
         return FlowRow(shard, text)
     return FlowRow(shard, text, flow, graph)
+
+
+def with_items(id: JobId, row: FlowRow, items: ItemTexts) -> FlowRow:
+    """The flow with the items that were counted beside its row."""
+    if row.flow is None:
+        return row._replace(items=items)
+    try:
+        return row._replace(items=items, flow=with_counted(row.flow, counted_in(items)))
+    except msgspec.DecodeError as error:
+        unreadable_record("items of flow", id, error)
+        return FlowRow(row.shard, row.text, items=items)
 
 
 class StepRange(NamedTuple):
@@ -93,11 +107,24 @@ def flow_commands(shards: Shards, rows: dict[JobId, FlowRow], tables: LoadedTabl
             yield "HSET", f"{shards.of(flow.queue).base}:plan", id, _encode(plan)
     for id, flow in flows.items():
         base = _base(shards, rows[id], flow)
-        if flow is not None:
-            yield "HSET", f"{base}:flow", id, _encode(flow)
+        row, items = _split(shards, rows[id], tables, flow)
+        if row is not None:
+            yield "HSET", f"{base}:flow", id, _encode(row)
         else:
             yield "HDEL", f"{base}:flow", id
             yield "HDEL", f"{base}:plan", id
+        for other in changed_bases(rows[id].items, items):
+            text = items.get(other)
+            yield ("HDEL", f"{other}:items", id) if text is None else ("HSET", f"{other}:items", id, text)
+
+
+def _split(shards: Shards, old: FlowRow, tables: LoadedTables, flow: Flow | None) -> tuple[Flow | None, ItemTexts]:
+    """The row of a flow, and what is beside it."""
+    if flow is None:
+        return None, NO_ITEMS
+    if not (flow.counts or old.items):
+        return flow, NO_ITEMS
+    return split(shards, tables.graph(flow.id), flow, counted_in(old.items))
 
 
 def _base(shards: Shards, row: FlowRow, flow: Flow | None) -> str:
@@ -122,6 +149,11 @@ def flow_conditions(
         if row.text is not None or flows.get(id) is not None:
             found[_base(shards, row, flows.get(id)), id] = row.text
     moved = {id for _, id in found}
+    for id, flow in flows.items():
+        row = rows.get(id, NO_FLOW)
+        for other in changed_bases(row.items, _split(shards, row, tables, flow)[1]):
+            found.setdefault((other, id), None)
+            yield has(f"{other}:items", id, row.items.get(other))
     for _, old, new in changed:
         for job in (old, new):
             if job is not None and job.step is not None and job.step.flow in moved:

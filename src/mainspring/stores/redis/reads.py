@@ -12,7 +12,7 @@ from ...records.job import Action
 from ...records.query import Update
 from ..rules.read_sets import Item, Kind, KnownValues, Name, Needs, ReadSet, of_change
 from .attempts import Attempts
-from .flow_rows import NO_FLOW, flow_row, range_of
+from .flow_rows import NO_FLOW, flow_row, range_of, with_items
 from .hashes import to_dict
 from .index import Command
 from .job_reads import columns, found_in, merge_shards
@@ -81,7 +81,8 @@ async def fetch(shards: Shards, snapshot: Snapshot, names: Iterable[Name], lock:
     if ids:
         snapshot.jobs |= merge_shards([found for found, _ in answers])
     for id in flows:
-        snapshot.flows.setdefault(id, NO_FLOW)
+        row = snapshot.flows.get(id, NO_FLOW)
+        snapshot.flows[id] = with_items(id, row, snapshot.items[id]) if id in snapshot.items else row
     if names_of_steps := [Name(kind, name) for kind in STEP_KINDS for name in lists.get(kind, ())]:
         await _fetch_steps(shards, snapshot, names_of_steps, lock)
 
@@ -162,6 +163,7 @@ def _flows(shards: Shards, snapshot: Snapshot, ids: Sequence[str]) -> Iterator[t
         if new:
             yield shard, ("HMGET", f"{shard.base}:plan", *new), _receive_plans(plans, new)
         yield shard, ("HMGET", f"{shard.base}:flow", *ids), _receive_flows(shards, shard, snapshot, ids, plans)
+        yield shard, ("HMGET", f"{shard.base}:items", *ids), _receive_items(shard, snapshot, ids)
 
 
 def _receive_plans(plans: dict[JobId, bytes | None], ids: Sequence[str]) -> Receive:
@@ -175,6 +177,15 @@ def _receive_flows(
         for id, text in zip(ids, texts, strict=True):
             if text is not None:
                 snapshot.flows[id] = flow_row(id, shard, text, plans.get(id), shards.graphs)
+
+    return receive
+
+
+def _receive_items(shard: Shard, snapshot: Snapshot, ids: Sequence[str]) -> Receive:
+    def receive(texts: list[bytes | None]) -> None:
+        for id, text in zip(ids, texts, strict=True):
+            if text is not None:
+                snapshot.items.setdefault(id, {})[shard.base] = text
 
     return receive
 

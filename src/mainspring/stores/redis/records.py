@@ -18,6 +18,7 @@ from ...ids import JobId, Lease, WorkerId
 from ...records.circuit import Circuit
 from ...records.job import UNREADABLE, Job, NewJob, State
 from ...records.run import Ending, Execution
+from ...records.step import StepRef
 from ...records.unreadable import readable
 from ...schedule.record import Schedule
 from ..rows import (
@@ -47,12 +48,14 @@ FLAG_KEYED = 1
 FLAG_SCHEDULED = 2  # also of the job of a step: its end changes more than the job
 FLAG_EXPIRES = 4
 FLAG_RETRIED = 8
+FLAG_STEP = 16
 _NO_FLAGS_LETTER = bytes((NO_FLAGS,))
 
-# Number of fields in a record: a plain new job, any other new job, the job of a step. Any other job has 22: a release
-# without flows cannot decode the job of a step, and so does not take it for another one.
+# Number of fields in a record: a plain new job, any other new job, the new job of a step, any other job of a step. Any
+# other job has 22: a release without flows cannot decode the job of a step, and so does not take it for another one.
 PLAIN_VALUES = 5
 NEW_VALUES = 11
+NEW_STEP_VALUES = 12
 STEP_VALUES = 23
 
 _STATES = frozenset(state.value for state in State)
@@ -100,6 +103,8 @@ def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
         bits |= FLAG_KEYED
     if job.schedule is not None or job.step is not None:
         bits |= FLAG_SCHEDULED
+    if job.step is not None:
+        bits |= FLAG_STEP
     if job.expires_at is not None:
         bits |= FLAG_EXPIRES
     if attempt or (isinstance(job, Job) and job.failure is not None):
@@ -112,8 +117,33 @@ def new_record(job: NewJob, now: int) -> bytes:
     plain = job.unique_key is None and job.idempotency_key is None and job.schedule is None and job.expires_at is None
     if plain and job.step is None:
         return _NO_FLAGS_LETTER + _pack(_plain_row(job, now))  # twice as fast
+    if job.step is not None and _has_only_a_step(job):
+        return flags(job) + _pack(_step_row(job, job.step, now))
     values = new_row(job, now)[1:]
     return flags(job) + _pack(values if job.step is None else (*_row([*values]), None))
+
+
+def _has_only_a_step(job: NewJob | Job) -> bool:
+    return job.unique_key is None and job.idempotency_key is None and job.schedule is None
+
+
+def _step_row(job: NewJob | Job, step: StepRef, created_at: int) -> tuple[Any, ...]:
+    """The record of a step's job that was never claimed, and has no keys and no schedule. The step is not in its
+    options, so that most of them have the same."""
+    return (
+        job.queue,
+        job.task,
+        -job.priority,
+        created_at if job.run_at is None else micros(job.run_at),
+        created_at,
+        None if job.expires_at is None else micros(job.expires_at),
+        options_of(job, with_step=False),
+        job.payload,
+        step.flow,
+        step.position,
+        step.queue,
+        step.needed,
+    )
 
 
 def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:
@@ -126,8 +156,17 @@ def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:
 
 def record_of(job: Job) -> bytes:
     """The record of any job."""
+    if job.step is not None and _was_never_claimed(job) and _has_only_a_step(job):
+        return flags(job) + _pack(_step_row(job, job.step, micros(job.created_at)))
     values = row_of(job)[1:]
     return flags(job, job.attempt) + _pack(values if job.step is None else (*values, None))
+
+
+def _was_never_claimed(job: Job) -> bool:
+    """Whether the job has nothing that a new one has not. One that was set back to work by an operator may have."""
+    counted = job.attempt or job.crashes or job.runs
+    told = job.failure is not None or job.progress is not None or job.cancel_reason is not None
+    return job.state is State.PENDING and not counted and not told and job.result is None
 
 
 def job_from(id: JobId, raw: Raw, brief: bool = False) -> Job | None:
@@ -141,7 +180,10 @@ def job_from(id: JobId, raw: Raw, brief: bool = False) -> Job | None:
 
 
 def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None, brief: bool) -> Job:
-    job = _recorded(id, text, brief)
+    values = _unpack(text[1:])
+    if len(values) == NEW_STEP_VALUES and ended is not None and (job := _completed_step(id, values, ended)) is not None:
+        return job
+    job = _recorded(id, values, brief)
     if ended is not None:
         finished_at, _, result = ended.split(b"\0", 3)[3].partition(b"\0")
         job = _claimed(job, ended)
@@ -201,11 +243,38 @@ def aside_claim(queue: str, task: str, now: int) -> bytes:
     return f"{UNREADABLE}\0\0{now}\0{chr(NO_FLAGS)}\0{queue}\0{task}".encode()
 
 
-def _recorded(id: JobId, text: bytes, brief: bool) -> Job:
-    row = [id, *_row(_unpack(text[1:]))]
+def _recorded(id: JobId, values: list[Any], brief: bool) -> Job:
+    row = [id, *_row(values)]
     if brief:
         row[_OPTIONS] = brief_options(row[_OPTIONS])
-    return strict_job_of(row)
+    job = strict_job_of(row)
+    return replace(job, step=StepRef(*values[8:])) if len(values) == NEW_STEP_VALUES else job
+
+
+def _completed_step(id: JobId, values: list[Any], ended: bytes) -> Job | None:
+    """The job of a step that finish.lua has ended, in one go, since a map has many; None if it has further options."""
+    queue, task, rank, run_at, created_at, expires_at, options, payload, *step = values
+    if expires_at is not None or (plain := cached_options(options)) is None:
+        return None
+    _, _, started_at, finished_at, result = ended.split(b"\0", 4)
+    due = instant(run_at)
+    return Job(
+        id=id,
+        queue=queue,
+        task=task,
+        priority=-rank,
+        state=State.COMPLETED,
+        run_at=due,
+        created_at=due if created_at == run_at else instant(created_at),
+        payload=payload,
+        attempt=1,
+        runs=1,
+        started_at=instant(int(started_at)),
+        finished_at=instant(int(finished_at)),
+        result=result[1:].decode() if result[:1] == b"1" else None,
+        fingerprint=plain.fingerprint,
+        step=StepRef(*step),
+    )
 
 
 def _row(row: list[Any]) -> list[Any]:
@@ -217,6 +286,10 @@ def _row(row: list[Any]) -> list[Any]:
         queue, task, rank, state, run_at, created_at, expires_at, unique, idempotent, options, payload = row
         row = [queue, task, rank, state, run_at, created_at, expires_at, 0, 0, 0, None, None, None, None, None, unique,
                idempotent, options, None, payload, None, None]  # fmt: skip
+    if len(row) == NEW_STEP_VALUES:
+        queue, task, rank, run_at, created_at, expires_at, options, payload, *_ = row
+        instants = (run_at, created_at, expires_at)
+        row = [queue, task, rank, "pending", *instants, 0, 0, 0, *[None] * 7, options, None, payload, None, None]
     return row[:-1] if len(row) == STEP_VALUES else row
 
 
@@ -265,6 +338,30 @@ def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: 
         row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
                None, unique, idempotent, options, None, payload, None)  # fmt: skip
         return claimed_job_of(row, lease, worker, now)
+    if len(values) == NEW_STEP_VALUES:
+        queue, task, rank, run_at, created_at, expires_at, options, payload, *step = values
+        if expires_at is None and (plain := cached_options(options)) is not None:
+            due = instant(run_at)
+            return Job(
+                id=unpacked(short),
+                queue=queue,
+                task=task,
+                priority=-rank,
+                state=State.RUNNING,
+                run_at=due,
+                created_at=due if created_at == run_at else instant(created_at),
+                payload=payload,
+                attempt=1,
+                runs=1,
+                lease=lease,
+                worker=worker,
+                started_at=now,
+                fingerprint=plain.fingerprint,
+                step=StepRef(*step),
+            )
+        instants = (run_at, created_at, expires_at)
+        row = (unpacked(short), queue, task, rank, *instants, 1, 0, 1, None, None, None, options, None, payload, None)
+        return replace(claimed_job_of(row, lease, worker, now), step=StepRef(*step))
     (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
      idempotent, options, failure, payload, _, progress, *_) = values  # fmt: skip
     row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,

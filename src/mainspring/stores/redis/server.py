@@ -35,7 +35,7 @@ SCRIPTS |= {"finish": _read_lua("locks") + _read_lua("finish")}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua("heads") + _read_lua(name) for name in ("enqueue", "claim")}
 SCRIPTS |= {
     name: _read_lua("locks") + _read_lua("heads") + _read_lua("prelude") + _read_lua(name)
-    for name in ("commit", "write", "prepare", "lock", "resolve")
+    for name in ("commit", "write", "prepare", "lock", "resolve", "add_items")
 }
 
 

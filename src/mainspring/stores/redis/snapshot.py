@@ -30,6 +30,8 @@ class Snapshot:
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
         self.flows: dict[JobId, FlowRow] = {}
+        self.items: dict[JobId, dict[str, bytes]] = {}
+        """What is counted beside the rows of flows, by the base of its shard."""
         self.steps: dict[Name, list[JobId]] = {}
         """The jobs of a flow's steps, by a name of read_sets.py."""
         self.lines: dict[JobId, list[bytes]] = {}

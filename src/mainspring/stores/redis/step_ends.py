@@ -69,6 +69,11 @@ def is_plain_step(outcome: Outcome) -> bool:
     return outcome.schedule is None and outcome.account is None and outcome.step_end is None
 
 
+def is_plain_item(outcome: Outcome) -> bool:
+    """Whether finish.lua may count the completion of a map's item. The job that makes the items has index 0."""
+    return outcome.step is not None and outcome.step.index > 0 and is_plain_step(outcome)
+
+
 async def _finish_some(shards: Shards, outcomes: Sequence[Outcome]) -> tuple[set[JobId], list[Outcome]]:
     """The jobs whose end was written, and the outcomes whose flow another writer has changed meanwhile."""
     snapshot = Snapshot()
