@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
@@ -90,6 +90,14 @@ class JobDied(JobFailed, frozen=True, kw_only=True):
 
 class JobStopped(JobFailed, frozen=True, kw_only=True):
     """A run ended because its job was cancelled."""
+
+
+class FlowEnded(Event, frozen=True, kw_only=True):
+    """A flow ended, as a JobEnded of its job says, too. A flow that is retried ends again."""
+
+    job: Job
+    steps: Mapping[str, str]
+    """How each step has ended: completed, dead, not_run, cancelled or skipped."""
 
 
 class JobLost(Event, frozen=True, kw_only=True):

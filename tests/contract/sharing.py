@@ -4,11 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from mainspring.records.circuit import Breaker
-from mainspring.records.job import Action, State
+from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Done, Policy
+from mainspring.records.plan import Input, Plan, StepOptions, ValueOf
 from mainspring.store import Store
 from mainspring.testing.contract.build import (
     NOW,
@@ -29,8 +31,42 @@ from mainspring.testing.contract.build import (
     read_schedule,
     start,
 )
+from mainspring.testing.contract.flow import a_step, flows_of
 
 CLAIMER = Path(__file__).with_name("claimer.py")
+
+
+# Flows with a map of two items; the suite can play more.
+RACES = int(os.environ.get("MAINSPRING_TEST_RACES", "100"))
+PAIR = Plan(
+    (
+        a_step("item", over=Input(0), item="n"),
+        a_step("sum", args={"all": ValueOf(0)}, options=StepOptions(queue="end")),
+    ),
+    ("[1,2]",),
+)
+
+
+async def end_last_items_at_once(left: Store, right: Store) -> None:
+    """Two workers end the last two items of a map in the same instant, again and again: one step follows each time."""
+    flows = await put(left, *(new_job(plan=PAIR, task="flow") for _ in range(RACES)))
+    await beat(left)
+    pairs: dict[str, list[Job]] = {}
+    while jobs := (await claim(left, tasks=["item"], limit=1000)).jobs:
+        for job in jobs:
+            assert job.step is not None
+            pairs.setdefault(job.step.flow, []).append(job)
+    assert sorted(pairs) == sorted(flows)
+    for one, other in pairs.values():
+        await asyncio.gather(finish_run(left, one, Done("1"), now=NOW), finish_run(right, other, Done("2"), now=NOW))
+    released = Counter[str]()
+    while jobs := (await claim(left, tasks=["sum"], queues=["end"], limit=1000)).jobs:
+        released.update(job.step.flow for job in jobs if job.step is not None)
+    assert released == dict.fromkeys(flows, 1)
+    for n in range(0, RACES, 100):
+        rows = [found.row for found in await flows_of(right).flows(flows[n : n + 100])]
+        assert {row.statuses for row in rows} == {"cr"}
+        assert {(row.counts[0].made, row.counts[0].ended) for row in rows} == {(2, 2)}
 
 
 class Sharing(Contract):
@@ -49,6 +85,10 @@ class Sharing(Contract):
             assert await all_jobs(again) == jobs
             assert (await again.overview(now=NOW)).queues == queues
             assert await again.workers(now=NOW) == workers
+
+    async def test_two_workers_that_end_the_last_items_of_a_map_at_once_release_what_follows_once(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            await end_last_items_at_once(left, right)
 
     async def test_two_handles_never_share_a_job(self) -> None:
         async with self.opened() as left, self.opened() as right:

@@ -1,5 +1,7 @@
 """The memory store keeps the contract."""
 
+from sharing import end_last_items_at_once
+
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract import StoreContract
@@ -10,3 +12,7 @@ from mainspring.testing.contract.flow_actions import FlowActionsContract
 class TestMemory(StoreContract, FlowContract, FlowActionsContract):
     def make_store(self) -> Store:
         return open_store("memory://")
+
+    async def test_concurrent_ends_of_the_last_items_of_a_map_release_what_follows_once(self) -> None:
+        async with self.opened() as store:
+            await end_last_items_at_once(store, store)

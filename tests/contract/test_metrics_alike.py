@@ -15,6 +15,7 @@ from mainspring.records.run import Items, RunNotes
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, beat, claim, later, new_job, put
+from mainspring.testing.contract.flow import MAP, begin
 from servers import Postgres, Redis
 
 Samples = dict[tuple[str, ...], float]
@@ -32,6 +33,8 @@ async def figures(store: Store) -> Samples:
         await store.finish(
             [decide(job, how, now=later(2), account=items) for job, how in zip(jobs, endings, strict=True)]
         )
+        for n in range(3):
+            await begin(store, MAP, task="load" if n else "import")
         await store.pause_queue("slow", True)
         await store.acquire_term("reindex", "me", until=later(60), now=NOW)
         body, _ = exposition(families(await read_snapshot(store, later(10))))
@@ -52,5 +55,6 @@ async def test_every_store_reports_the_same_metrics(
     told = await figures(open_store(urls[kind]))
     assert told == await figures(open_store("memory://"))
     assert told["job_execution_total", "send", "completed"] == 2
+    assert (told["mainspring_flows_open", "load"], told["mainspring_flows_open", "import"]) == (2, 1)
     assert told["job_items_processed_total", "send", "success"] == 12
     assert told["mainspring_queue_oldest_seconds", "slow"] == 10

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 import pytest
+from sharing import end_last_items_at_once
 
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.records.audit import AuditFilter
@@ -58,6 +59,10 @@ class TestSqlite(StoreContract, FlowContract, FlowActionsContract):
             assert await all_jobs(again) == jobs
             assert (await again.overview(now=NOW)).queues == queues
             assert await again.workers(now=NOW) == workers
+
+    async def test_two_workers_that_end_the_last_items_of_a_map_at_once_release_what_follows_once(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            await end_last_items_at_once(left, right)
 
     async def test_two_handles_on_one_file_never_share_a_job(self) -> None:
         async with self.opened() as left, self.opened() as right:

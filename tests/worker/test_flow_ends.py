@@ -13,6 +13,8 @@ import pytest
 from flow_kit import STORES, ended, states
 
 from mainspring import DeadLetter, Discard, Filter, FlowFailed, FlowFailure, Mainspring, State
+from mainspring.events import FlowEnded
+from mainspring.records.job import Action
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -53,6 +55,49 @@ async def test_failed_flow_names_its_dead_steps_and_is_never_retried(app: Mainsp
             await run.result(timeout=1)
         why = [reason.text for reason in await app.flows.why(run.id)]
         assert "ship was not run: charge, pack failed" in why
+
+
+class RetriedMeanwhile:
+    """A store in which the dead step is put back to work just before the flow's first conclusion is stored."""
+
+    def __init__(self, store: Any, clock: VirtualClock, retried: list[bool]) -> None:
+        self._store, self._clock, self._retried = store, clock, retried
+
+    def clone(self) -> Any:
+        inner = self._store.clone()
+        return self if inner is self._store else RetriedMeanwhile(inner, self._clock, self._retried)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def finish(self, outcomes: Any) -> Any:
+        if not self._retried and any(outcome.concludes is not None for outcome in outcomes):
+            self._retried.append(True)
+            await self._store.change(Action.RETRY, Filter(tasks=("check",)), now=self._clock.now(), limit=1)
+        return await self._store.finish(outcomes)
+
+
+async def test_event_of_the_end_comes_once_if_a_step_is_put_back_to_work_meanwhile(
+    clock: VirtualClock, url: str
+) -> None:
+    app, heard, runs = Mainspring(url, clock=clock), list[FlowEnded](), list[int]()
+    app._engine.wrap_store(lambda store: RetriedMeanwhile(store, clock, []))  # type: ignore[arg-type,return-value]
+    app.events.subscribe(FlowEnded, heard.append)
+
+    @app.task(max_retries=0)
+    async def check() -> int:
+        runs.append(1)
+        return 1 // (len(runs) - 1)
+
+    @app.flow
+    def flow() -> int:
+        return check.step()
+
+    async with app:
+        run = await flow.enqueue()
+        job = await ended(app, clock, run)
+        assert (job.state, len(runs)) == (State.COMPLETED, 2)
+        assert [(event.job.id, event.steps) for event in heard] == [(run.id, {"check": "completed"})]
 
 
 async def test_handler_of_a_flow_is_called_once_with_the_dead_steps(clock: VirtualClock, url: str) -> None:

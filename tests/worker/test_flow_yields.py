@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from flow_kit import STORES, ended, states
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from mainspring import (
 from mainspring.task.yields import NO_MAP_TAKES_ITEMS
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.worker import item_pages
+from mainspring.worker.flow_reads import FlowReads, flow_store
 
 
 @pytest.fixture(params=STORES)
@@ -118,6 +120,51 @@ async def test_a_run_that_crashed_makes_each_item_once(
         assert await run.result(timeout=1) == list(range(45))
         assert sorted(ran) == list(range(45))
         assert begun == [0, (30 if moment == "after" else 20) if told else 0]
+
+
+async def test_twelve_thousand_items_are_never_more_than_ten_thousand_jobs_to_claim(
+    app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished, row_bytes, reads = list[int](), list[int](), list[int]()
+    read = FlowReads.items
+
+    async def counted(self: FlowReads, flow: str, position: int, after: int, limit: int = 1000) -> Any:
+        page = await read(self, flow, position, after, limit)
+        reads.append(len(page))
+        return page
+
+    monkeypatch.setattr(FlowReads, "items", counted)
+
+    @app.task
+    async def rows(ctx: Context) -> AsyncIterator[int]:
+        for n in range(ctx.made, 12_000):
+            yield n
+
+    @app.task
+    async def score(n: int) -> int:
+        if n % 100 == 0:
+            (found,) = await flow_store(app._engine._root).flows([run.id])  # type: ignore[attr-defined]
+            counts = found.row.counts[1]
+            unfinished.append(counts.made - counts.ended)
+            row_bytes.append(len(msgspec.json.encode(found.row)))
+        return n
+
+    @app.task
+    async def total(parts: Results[int]) -> int:
+        return sum([n async for n in parts])
+
+    @app.flow
+    def load() -> int:
+        return total.step(score.map(rows.step()))
+
+    async with app:
+        run = await load.enqueue()
+        async with app.worker(concurrency=500):
+            await clock.elapse(minutes=10)
+        assert await run.result(timeout=1) == sum(range(12_000))
+        assert 5_000 < max(unfinished) <= 10_000
+        assert max(row_bytes) < 4096
+        assert max(reads) == 1000
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavailable, every
 from mainspring.counters import MAX_LABEL_SETS, OTHER_LABEL
-from mainspring.metrics import exposition
+from mainspring.metrics import exposition, snapshot
 from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
 from mainspring.metrics.families import FoldedLabels
 from mainspring.stores.memory.store import MemoryStore
@@ -219,6 +219,21 @@ async def test_leaders_and_open_circuits_are_shown(app: Mainspring, clock: Virtu
     assert not any(key[0] == "mainspring_leader" for key in await scraped(app))
     clock.advance(minutes=11)
     assert (await scraped(app))["mainspring_circuit_open", "broken"] == 0
+
+
+async def test_open_flows_beyond_a_limit_are_estimated(app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "PAGE_JOBS", 5)
+    monkeypatch.setattr(snapshot, "MAX_READ_FLOWS", 10)
+
+    @app.task
+    async def wait() -> None: ...
+
+    async with app:
+        for _ in range(25):
+            plan = app.plan("one")
+            plan.step(wait)
+            await plan.enqueue()
+        assert (await scraped(app))["mainspring_flows_open", "mainspring.flow"] == 25
 
 
 async def test_an_empty_store_has_every_metric(app: Mainspring) -> None:

@@ -115,6 +115,33 @@ async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
     assert (found["mainspring_jobs_lost_total",], found["mainspring_leaks_total",]) == (1, 1)
 
 
+async def test_steps_are_counted_when_their_flow_has_ended(app: Mainspring) -> None:
+    meter = measure(app)
+
+    @app.task(max_retries=0)
+    async def check(n: int) -> int:
+        return 1 // n
+
+    @app.flow
+    def flow(n: int) -> None:
+        done = check.step(n)
+        check.using(when=done > 0, step="again").map([done, 1])
+
+    async with app:
+        good, bad = await flow.enqueue(1), await flow.enqueue(0)
+        await app.drain()
+        await app.flows.retry(bad.id)
+        await app.drain()
+        assert [(await run.job()).state for run in (good, bad)] == ["completed", "dead"]
+    found = {labels: count for labels, count in shown(meter).items() if labels[0] == "mainspring_flow_steps_total"}
+    assert found == {
+        ("mainspring_flow_steps_total", "flow", "completed", "check"): 1,
+        ("mainspring_flow_steps_total", "flow", "dead", "check"): 2,
+        ("mainspring_flow_steps_total", "flow", "completed", "again"): 1,
+        ("mainspring_flow_steps_total", "flow", "not_run", "again"): 2,
+    }
+
+
 async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
     meter = Counters()
     task = asyncio.create_task(watch_loop(meter, clock))

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring import Cancel, Context, Discard, JobExists, JobTimeout, Mainspring, Retry, Snooze, State, every
+from mainspring import Cancel, Context, Discard, Filter, JobExists, JobTimeout, Mainspring, Retry, Snooze, State, every
 from mainspring.middleware import Middleware, Next
 from mainspring.middleware.logging import Logging
 from mainspring.middleware.metrics import Metrics
@@ -333,6 +333,66 @@ async def test_a_job_that_a_run_enqueues_is_linked_to_that_run(clock: VirtualClo
     assert sent.parent.span_id == began.span_id
     (link,) = runs["run second"].links
     assert link.context.span_id == sent.context.span_id
+
+
+async def test_runs_of_steps_are_children_of_the_run_that_planned_their_flow(clock: VirtualClock) -> None:
+    spans = Spans()
+    app = Mainspring("memory://", clock=clock, middleware=[Tracing(spans.provider)])
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.task(queue="slow")
+    def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    @app.flow
+    def inner(numbers: list[int]) -> int:
+        return add.using(metadata={"own": 1}).step(double.map(numbers))
+
+    @app.flow
+    def outer() -> int:
+        return inner.step([1, 2])
+
+    with spans.tracer.start_as_current_span("request"):
+        run = await outer.enqueue()
+    await app.drain()
+    assert await run.result() == 6
+    (sent,) = spans.enqueues
+    parents = {span.name: span.parent and span.parent.span_id for span in spans.runs}
+    ids = {span.name: span.context and span.context.span_id for span in spans.runs}
+    assert parents == {
+        "run outer": None, "run inner": ids["run outer"],
+        "run double": ids["run inner"], "run add": ids["run inner"],
+    }  # fmt: skip
+    links = {span.name: [link.context.span_id for link in span.links] for span in spans.runs}
+    assert sent.context is not None
+    assert links == {"run outer": [sent.context.span_id], "run inner": [], "run double": [], "run add": []}
+    (added,) = await app.jobs.list(Filter(tasks=("add",)))
+    assert set(added.metadata) == {"own", "traceparent"}
+
+
+async def test_steps_of_a_plan_that_comes_with_its_job_are_children_of_the_span_that_enqueued_it(
+    clock: VirtualClock,
+) -> None:
+    spans = Spans()
+    app = Mainspring("memory://", clock=clock, middleware=[Tracing(spans.provider)])
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    plan = app.plan("by hand")
+    plan.returns(plan.step(double, 4))
+    with spans.tracer.start_as_current_span("request"):
+        run = await plan.enqueue()
+    await app.drain()
+    assert await run.result() == 8
+    (sent,), (ran,) = spans.enqueues, spans.runs
+    assert sent.context is not None
+    assert ran.parent is not None
+    assert ran.parent.span_id == sent.context.span_id
 
 
 def test_enqueues_by_synchronous_code_are_traced() -> None:

@@ -431,4 +431,6 @@ class RowEdit:
         counts = self.counts.get(n)
         # So that a page that is made again makes the same jobs.
         ids_of = self.now if counts is None or counts.released_at is None else counts.released_at
+        if self._graph.plan.metadata:
+            job = replace(job, metadata={**self._graph.plan.metadata, **job.metadata})
         return JobTemplate(released(job, self._graph.steps[n].options, refs, self.now), ref, ids_of)

@@ -21,7 +21,7 @@ StepState = Literal[
     "completed", "dead", "not_run", "cancelled", "skipped",
 ]  # fmt: skip
 """waiting: for other steps. not_run: something that it needs has failed. running: also a map, and a flow in a step."""
-_STATES: Mapping[str, StepState] = {
+STEP_STATES: Mapping[str, StepState] = {
     StepStatus.WAITING: "waiting",
     StepStatus.COMPLETED: "completed",
     StepStatus.DEAD: "dead",
@@ -134,7 +134,7 @@ def _step_view(graph: Graph, row: Flow, n: int, jobs: Mapping[int, Job], now: da
 def step_state(status: str, job: Job | None, now: datetime) -> StepState:
     """The state of a step; its job says more than "released"."""
     if status != StepStatus.RELEASED:
-        return _STATES[status]
+        return STEP_STATES[status]
     if job is None or job.state in (State.WAITING, State.RUNNING):
         return "running"
     return _OF_JOBS.get(job.shown(now), "running")

@@ -28,6 +28,7 @@ def families(snapshot: ClusterSnapshot) -> Iterator[Metric]:
     """All families. An empty store has every one, too, if only without a sample."""
     tasks, queues = FoldedLabels(sorted(_tasks(snapshot))), FoldedLabels(queue.name for queue in snapshot.queues)
     schedules = FoldedLabels(schedule.name for schedule in snapshot.schedules)
+    flows = FoldedLabels(sorted(snapshot.flows))
     yield gauge(
         "mainspring_info", "The release that reports these figures.", ["version"], {(version("mainspring"),): 1}
     )
@@ -41,8 +42,14 @@ def families(snapshot: ClusterSnapshot) -> Iterator[Metric]:
               for one in snapshot.circuits),
     )  # fmt: skip
     yield gauge(
+        "mainspring_flows_open",
+        "Flows whose steps are under way; large figures are estimates.",
+        ["flow"],
+        _sums(((flows(name),), count) for name, count in snapshot.flows.items()),
+    )
+    yield gauge(
         "mainspring_metrics_folded", "Values of a label that are reported together as (other).", ["label"],
-        {("job",): tasks.folded, ("queue",): queues.folded, ("schedule",): schedules.folded},
+        {("job",): tasks.folded, ("queue",): queues.folded, ("schedule",): schedules.folded, ("flow",): flows.folded},
     )  # fmt: skip
 
 
@@ -177,6 +184,13 @@ _OF_SCHEDULES: tuple[tuple[str, str, Callable[[Schedule, ClusterSnapshot], float
     ("mainspring_schedule_last_success_timestamp_seconds", "When its last job completed.",
      lambda one, snapshot: _stamp(one.succeeded_at)),
 )  # fmt: skip
+
+
+def _sums(samples: Iterable[tuple[Labels, float]]) -> dict[Labels, float]:
+    found: dict[Labels, float] = {}
+    for key, value in samples:
+        found[key] = found.get(key, 0) + value
+    return found
 
 
 def _largest(samples: Iterable[tuple[Labels, float]]) -> dict[Labels, float]:

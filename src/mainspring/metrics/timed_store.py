@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ..counters import Counters
-from ..events import JobLost, JobPostponed, SlotLeaked, StoreTrouble
+from ..events import FlowEnded, JobLost, JobPostponed, SlotLeaked, StoreTrouble
 from ..records.job import UnreadableRecord
 from ..records.worker import Claim
 from ..schedule.record import Due
@@ -20,6 +20,7 @@ from ..survived_errors import count_in
 from .process import (
     CLAIM_SIZE,
     FINISH_SIZE,
+    FLOW_STEPS,
     JOB_LAG,
     JOBS_EXPIRED,
     JOBS_LOST,
@@ -106,6 +107,11 @@ def _count_unreadable(counters: Counters, unreadable: Sequence[UnreadableRecord]
         counters.count(RECORDS_UNREADABLE, one.kind)
 
 
+def _count_steps(counters: Counters, event: FlowEnded) -> None:
+    for step, state in event.steps.items():
+        counters.count(FLOW_STEPS, event.job.task, step, state)
+
+
 _OBSERVERS: dict[str, Callable[[Counters, Sequence[Any], dict[str, Any], Any], None]] = {
     "finish": _observe_finish,
     "claim": _observe_claim,
@@ -124,6 +130,7 @@ def measure(app: Mainspring) -> Counters:
         app.wrap_store(lambda store: cast(Store, TimedStore(store, counters, app.clock.monotonic)))
         app.events.subscribe(JobLost, lambda event: counters.count(JOBS_LOST))
         app.events.subscribe(JobPostponed, lambda event: counters.count(JOBS_POSTPONED, event.job.task))
+        app.events.subscribe(FlowEnded, lambda event: _count_steps(counters, event))
         app.events.subscribe(SlotLeaked, lambda event: counters.count(LEAKS))
         app.events.subscribe(
             StoreTrouble, lambda event: counters.count(ERRORS_SURVIVED, event.doing, "StoreUnavailable")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..mask import mask_text
-from ..records.job import NewJob
-from ..records.outcome import RemoteFailure, failure_of
+from ..records.job import Job, NewJob
+from ..records.outcome import RemoteFailure, Suspend, failure_of
 from ..task.context import Context
 from . import Next
 from .status import status_of
 
 try:
     from opentelemetry import trace
+    from opentelemetry.context import Context as OtelContext
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as missing:
     raise ImportError("tracing needs opentelemetry-api: pip install 'mainspring[otel]'") from missing
@@ -39,6 +40,7 @@ class Tracing:
     """Mainspring(..., middleware=[Tracing()]): spans of the given or the global provider.
 
     A run is a trace of its own, since it may start hours after the enqueuer's trace has ended; a link connects them.
+    Runs of a flow's steps are children of the run that planned it.
     Inside a span, enqueueing is a span too, which jobs carry in their metadata unless they have a traceparent.
     """
 
@@ -62,21 +64,20 @@ class Tracing:
         ) as span:
             carrier = trace_metadata()
             try:
-                yield [
-                    job if "traceparent" in job.metadata else replace(job, metadata={**job.metadata, **carrier})
-                    for job in jobs
-                ]
+                yield [job if "traceparent" in job.metadata else _carrying(job, carrier) for job in jobs]
             except BaseException as error:
                 _record(span, error)
                 raise
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
-        job = ctx.job
+        job, enqueuer = ctx.job, _enqueuer(ctx.job)
+        of_step = job.step is not None
         schedule = {"mainspring.schedule": job.schedule} if job.schedule is not None else {}
         with self._tracer.start_as_current_span(
             f"run {job.task}",
             kind=trace.SpanKind.CONSUMER,
-            links=_links(ctx),
+            context=enqueuer if of_step else None,
+            links=[] if of_step else _links(enqueuer),
             record_exception=False,
             set_status_on_exception=False,
             attributes={
@@ -95,6 +96,8 @@ class Tracing:
                 _end(span, error, ctx)
                 raise
             _end(span, value, ctx)
+            if isinstance(value, Suspend) and value.plan is not None:
+                return Suspend(replace(value.plan, metadata={**value.plan.metadata, **trace_metadata()}))
             return value
 
 
@@ -111,10 +114,21 @@ def _described(jobs: Sequence[NewJob]) -> dict[str, str | int]:
     return about | ({"messaging.message.id": jobs[0].id} if len(jobs) == 1 else {})
 
 
-def _links(ctx: Context) -> list[trace.Link]:
-    carrier = {name: value for name in _FIELDS if isinstance(value := ctx.job.metadata.get(name), str)}
-    enqueuer = trace.get_current_span(_propagator.extract(carrier)).get_span_context()
-    return [trace.Link(enqueuer)] if carrier and enqueuer.is_valid else []
+def _carrying(job: NewJob, carrier: Mapping[str, str]) -> NewJob:
+    """The job with the current span in its metadata, and in those of its steps if it comes with a plan."""
+    plan = None if job.plan is None else replace(job.plan, metadata={**job.plan.metadata, **carrier})
+    return replace(job, metadata={**job.metadata, **carrier}, plan=plan)
+
+
+def _enqueuer(job: Job) -> OtelContext | None:
+    """The span that the job's metadata have: of who enqueued it, or of the flow whose step it is."""
+    carrier = {name: value for name in _FIELDS if isinstance(value := job.metadata.get(name), str)}
+    return _propagator.extract(carrier, OtelContext()) if carrier else None
+
+
+def _links(enqueuer: OtelContext | None) -> list[trace.Link]:
+    span = None if enqueuer is None else trace.get_current_span(enqueuer).get_span_context()
+    return [trace.Link(span)] if span is not None and span.is_valid else []
 
 
 def _end(span: trace.Span, ended: Any, ctx: Context) -> None:

@@ -128,3 +128,5 @@ class Plan(Struct, frozen=True, omit_defaults=True):
     """The values that were known when the flow was planned, as JSON."""
     result: Operand | None = None
     fail_fast: bool = False
+    metadata: Mapping[str, str] = {}
+    """What all jobs of its steps have in their metadata, beside that of their options."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -47,6 +48,8 @@ class FlowEnd(Struct, frozen=True, kw_only=True):
     """Of the flow's row that was read."""
     began_at: datetime
     dead: tuple[DeadStep, ...] = ()
+    steps: Mapping[str, str] = {}
+    """How each step has ended."""
 
     def failure_of(self, letter: DeadLetter, *, brief: bool = False) -> FlowFailure:
         """The letter with the dead steps; if that is too long, with less of them."""

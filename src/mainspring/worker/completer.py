@@ -7,10 +7,11 @@ import gc
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from ..clock import Alarm, Clock
 from ..errors import StoreUnavailable
-from ..events import Bus, JobEnded, JobLost, ended_event, enqueued_event
+from ..events import Bus, FlowEnded, JobEnded, JobLost, ended_event, enqueued_event
 from ..failpoint import failpoint
 from ..ids import JobId
 from ..records.job import Job
@@ -22,6 +23,9 @@ from ..survived_errors import SurvivedErrors
 from .batch_size import BATCH_BYTES
 from .reports import ReportSender
 from .run import Run, RunKey
+
+if TYPE_CHECKING:
+    from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
 _lost_outcomes = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
@@ -63,6 +67,8 @@ class Completer:
         self._flushing = asyncio.Lock()
         self._outcomes: list[tuple[Run, Outcome]] = []
         self._storing: list[tuple[Run, Outcome]] = []
+        self._flow_ends: dict[RunKey, FlowEnd] = {}
+        """The ends of the flows that runs have concluded, until these are stored."""
         self.bytes = 0
         """Size of the jobs and outcomes that are not stored yet."""
         self._finished_bytes = 0
@@ -74,7 +80,10 @@ class Completer:
     def keys(self) -> set[RunKey]:
         return {run.key for run, _ in self._storing + self._outcomes}
 
-    def add(self, run: Run, outcome: Outcome) -> None:
+    def add(self, run: Run, outcome: Outcome, flow_end: FlowEnd | None = None) -> None:
+        """`flow_end`: how the flow has ended that the run has concluded."""
+        if flow_end is not None:
+            self._flow_ends[run.key] = flow_end
         self.bytes += run.measure(outcome)
         if not self._outcomes:  # else it has rung
             self._gathered.ring()
@@ -162,6 +171,14 @@ class Completer:
                 self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
             elif wanted or outcome.failure is not None:
                 emit_ended(self._bus, run.job, outcome)
+        if self._flow_ends:
+            self._emit_flow_ends(batch, stands)
+
+    def _emit_flow_ends(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
+        for run, outcome in batch:
+            end = self._flow_ends.pop(run.key, None)
+            if end is not None and outcome.id in stands:
+                self._bus.emit(FlowEnded(at=outcome.finished_at, job=run.job, steps=end.steps))
 
 
 def emit_ended(bus: Bus, job: Job, outcome: Outcome) -> None:

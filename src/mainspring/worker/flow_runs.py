@@ -13,6 +13,7 @@ from ..flow.function import plan_of
 from ..flow.graph import Graph
 from ..flow.verdict import judge
 from ..ids import JobId
+from ..insight.flow_view import STEP_STATES
 from ..records.flow import PLANNED_FLOW, Flow, FlowWithPlan, StepStatus
 from ..records.job import Job, State
 from ..records.outcome import Done, RemoteFailure, RunEnd, StepNotCompleted, Stopped, Suspend
@@ -128,7 +129,8 @@ class FlowRuns:
             case "dead":
                 dead = await dead_steps(self.reads, graph, row, verdict.dead)
                 ended = RemoteFailure(failure_of_flow(graph, row, verdict.dead, dead), retryable=False)
-        ctx.conclude(FlowEnd(ended=ended, revision=row.revision, began_at=row.began_at, dead=dead))
+        steps = {step.name: STEP_STATES[status] for step, status in zip(graph.steps, row.statuses, strict=True)}
+        ctx.conclude(FlowEnd(ended=ended, revision=row.revision, began_at=row.began_at, dead=dead, steps=steps))
         return ended
 
     async def _completed(self, graph: Graph, row: Flow, result: Operand | None) -> RunEnd:

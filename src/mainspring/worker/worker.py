@@ -377,7 +377,7 @@ class Worker:
             outcome = self._judge.outcome(job, ended, now, ctx)
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
                 self._claim_trigger.note_postponed(outcome.run_at)
-            self._completer.add(run, outcome)
+            self._completer.add(run, outcome, None if ctx is None else ctx.flow_end)
 
     def _with_deliveries(self, job: Job, outcome: Outcome) -> Outcome:
         return self._webhooks.with_deliveries(job, outcome) if self._webhooks.watches_jobs else outcome
