@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..records.job import NewJob
 from ..records.plan import (
@@ -33,6 +34,7 @@ class StepDependencies:
 
     def __init__(self, plan: Plan) -> None:
         steps = plan.steps
+        self.steps, self.result = steps, plan.result
         self.argument_steps = [_steps_of(_arguments(step)) for step in steps]
         """The steps whose values a step gets as arguments, or maps over."""
         condition_values = [[] if step.when is None else list(values_in(step.when)) for step in steps]
@@ -66,6 +68,10 @@ class StepDependencies:
         """The steps whose value is read by another step, or is part of the flow's result."""
         self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
         """What conditions read of each step's value."""
+        self.is_kept = False
+        """Whether further plans of this shape share these."""
+        self.is_checked = False
+        """Whether a plan of this shape was found to be sound: see planner.checked_plan()."""
         self.first_jobs: dict[int, NewJob] = {}
         """What the jobs of each step have in common, as far as it was needed: see job_template.first_job()."""
 
@@ -111,24 +117,58 @@ def _decided_after(dependents: list[list[int]], yielders: Mapping[int, Yielder])
 
 # Flows of one function mostly have the same steps and differ in their inputs: dependencies are computed once.
 MAX_KEPT_DEPENDENCIES = 500
+# Of larger plans they are computed each time.
+MAX_KEPT_SHAPE_BYTES = 20_000
+# By the JSON of the steps and of the result.
 _kept: dict[bytes, StepDependencies] = {}
 _encode = msgspec.json.Encoder().encode
+_decode_plan = msgspec.json.Decoder(Plan).decode
+
+
+def known_dependencies(plan: Plan) -> StepDependencies | None:
+    """Those of another plan with these steps and this result, if there was one lately."""
+    return _kept.get(_shape_of(plan))
+
+
+def _shape_of(plan: Plan) -> bytes:
+    return _shape(_encode(plan.steps), b"" if plan.result is None else _encode(plan.result))
 
 
 def _dependencies_of(plan: Plan) -> StepDependencies:
-    shape = _encode((plan.steps, plan.result))
+    shape = _shape_of(plan)
     found = _kept.get(shape)
     if found is None:
         found = StepDependencies(plan)
         if len(_kept) >= MAX_KEPT_DEPENDENCIES:
             _kept.clear()
         if len(shape) <= MAX_KEPT_SHAPE_BYTES:
-            _kept[shape] = found
+            _kept[shape], found.is_kept = found, True
     return found
 
 
-# Of larger plans they are computed each time.
-MAX_KEPT_SHAPE_BYTES = 20_000
+def _shape(steps: bytes, result: bytes) -> bytes:
+    return b"%b %b" % (steps, result)
+
+
+class _PlanText(Struct):
+    """A plan in JSON whose steps and result stay as they are written."""
+
+    steps: msgspec.Raw
+    inputs: tuple[str, ...] = ()
+    result: msgspec.Raw = msgspec.Raw()
+    fail_fast: bool = False
+
+
+_decode_parts = msgspec.json.Decoder(_PlanText).decode
+
+
+def read_graph(text: str | bytes) -> Graph:
+    """The graph of a plan in JSON. Steps that are known are not decoded again."""
+    parts = _decode_parts(text)
+    known = _kept.get(_shape(bytes(parts.steps), bytes(parts.result)))
+    if known is None:
+        return Graph(_decode_plan(text))
+    return Graph(Plan(known.steps, parts.inputs, known.result, parts.fail_fast), known)
 
 
 class Graph:
@@ -138,6 +178,7 @@ class Graph:
         "argument_steps",
         "condition_paths",
         "decided_after",
+        "dependencies",
         "dependents",
         "first_jobs",
         "needed_steps",
@@ -152,10 +193,12 @@ class Graph:
         "yielders",
     )
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.steps = plan.steps
-        found = _dependencies_of(plan)
+    def __init__(self, plan: Plan, dependencies: StepDependencies | None = None) -> None:
+        """`dependencies` are those of the plan; None: they are looked up, or computed."""
+        found = _dependencies_of(plan) if dependencies is None else dependencies
+        # Flows of a shape share the steps.
+        self.plan = plan if plan.steps is found.steps else replace(plan, steps=found.steps, result=found.result)
+        self.dependencies, self.steps = found, found.steps
         self.argument_steps, self.value_steps = found.argument_steps, found.value_steps
         self.needs, self.dependents = found.needs, found.dependents
         self.result_steps, self.needed_steps = found.result_steps, found.needed_steps

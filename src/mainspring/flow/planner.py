@@ -15,13 +15,13 @@ from msgspec import Struct
 from ..codec import encode
 from ..errors import BadFlow
 from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
-from .graph import Graph, behind, values_of
+from .graph import Graph, behind, known_dependencies, values_of
 from .renumber import renumbered
+from .values import Value, YieldedItems, condition_of, operand_of, shallow
 
 if TYPE_CHECKING:
     from ..app import Mainspring
     from ..task.task import Task
-    from .values import Value, YieldedItems
 
 # All values of a plan that are known when it is made.
 MAX_INPUT_BYTES = 1 << 20
@@ -29,8 +29,6 @@ MAX_INPUT_BYTES = 1 << 20
 MAX_PLAN_BYTES = 16 << 20
 # Values of steps that all steps together receive.
 MAX_OPERANDS_COUNT = 200_000
-# Lists and objects with values of steps inside each other, and conditions inside conditions.
-MAX_NESTING_DEPTH = 50
 # Steps of a circle that an error names.
 MAX_SHOWN_NAMES = 20
 
@@ -91,14 +89,12 @@ class Planner:
         return Input(self._inputs.setdefault(text, len(self._inputs)))
 
     def operand(self, given: Any) -> Operand:
-        from .values import operand_of
-
         found = operand_of(self, given) or self.literal(given)
         self._count(found)
         return found
 
     def _count(self, operand: Operand) -> None:
-        self._operands += sum(1 for _ in values_of(operand))
+        self._operands += 1 if isinstance(operand, ValueOf) else sum(1 for _ in values_of(operand))
         if self._operands > MAX_OPERANDS_COUNT:
             raise BadFlow(
                 f"the steps receive more than {MAX_OPERANDS_COUNT:,} values of other steps: make these steps a map, "
@@ -109,8 +105,6 @@ class Planner:
 
     def add(self, call: StepCall) -> Value | YieldedItems:
         """Adds the call as a step, and returns the value that it will have."""
-        from .values import Value, YieldedItems, condition_of, shallow
-
         if len(self._steps) >= MAX_STEPS:
             raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
         name = self._name(call)
@@ -137,8 +131,6 @@ class Planner:
 
     def _over(self, given: Any) -> Operand:
         """What a map maps over."""
-        from .values import YieldedItems
-
         if isinstance(given, YieldedItems) and given._planner is self:
             return given._operand
         return self.operand(given)
@@ -163,8 +155,6 @@ class Planner:
         return name, n
 
     def _step_of(self, given: Any, name: str) -> int:
-        from .values import Value, YieldedItems
-
         if isinstance(given, Value | YieldedItems) and isinstance(given._operand, ValueOf):
             if given._planner is not self:
                 raise BadFlow(f"step {name!r}: after= has {given!r}, a value of another flow")
@@ -174,8 +164,9 @@ class Planner:
     def plan(self, result: Any = None, *, fail_fast: bool = False) -> Plan:
         """The plan, checked. `result` is what the flow returns."""
         operand = None if result is None else self.operand(result)
-        plan = checked_plan(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
-        if (size := len(msgspec.json.encode(plan))) > MAX_PLAN_BYTES:
+        graph = _checked_graph(Plan(tuple(self._steps), tuple(self._inputs), operand, fail_fast))
+        plan = graph.plan
+        if not graph.dependencies.is_kept and (size := len(msgspec.json.encode(plan))) > MAX_PLAN_BYTES:
             raise BadFlow(f"the plan has {size:,} bytes, at most {MAX_PLAN_BYTES:,} are stored: use fewer steps")
         return plan
 
@@ -210,6 +201,12 @@ def _several(given: Any) -> Sequence[Any]:
 
 def checked_plan(plan: Plan) -> Plan:
     """The plan with each step after those that it needs. Raises BadFlow with the reason if it is none."""
+    return _checked_graph(plan).plan
+
+
+def _checked_graph(plan: Plan) -> Graph:
+    if (known := known_dependencies(plan)) is not None and known.is_checked:
+        return Graph(plan, known)
     if len(plan.steps) > MAX_STEPS:
         raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps, this one has {len(plan.steps):,}")
     names = Counter(step.name for step in plan.steps)
@@ -220,7 +217,8 @@ def checked_plan(plan: Plan) -> Plan:
     plan = graph.plan
     for n, step in enumerate(plan.steps):
         _check_step(plan, graph, n, step)
-    return plan
+    graph.dependencies.is_checked = True
+    return graph
 
 
 def _check_references(plan: Plan) -> None:

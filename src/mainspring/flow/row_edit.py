@@ -288,14 +288,11 @@ class RowEdit:
 
     def _is_absent(self, operand: Operand) -> bool:
         """Whether an argument has no value because its step did not complete. A missing field of a value is null."""
-        match operand:
-            case FirstOf(operands=operands):
-                return all(map(self._is_absent, operands))
-            case ValueOf(step=n):
-                status = self.statuses[n]
-                yields = status == StepStatus.RELEASED and self._graph.steps[n].yields
-                return status != StepStatus.COMPLETED and not yields
-        return False
+        if isinstance(operand, ValueOf):
+            status = self.statuses[operand.step]
+            yields = status == StepStatus.RELEASED and self._graph.steps[operand.step].yields
+            return status != StepStatus.COMPLETED and not yields
+        return isinstance(operand, FirstOf) and all(map(self._is_absent, operand.operands))
 
     def _inline(self, n: int) -> Any:
         if n not in self._decoded:

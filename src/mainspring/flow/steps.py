@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -87,16 +87,28 @@ def listed(items: Any) -> Any:
     return list(islice(items, MAX_ITEMS))
 
 
-@contextmanager
-def naming(what: str) -> Iterator[None]:
+def naming(what: str) -> AbstractContextManager[None]:
     """What is wrong inside the block is reported as a BadFlow that names the step, or another part of the flow."""
-    try:
-        yield
-    except RecursionError:
-        raise BadFlow(f"{what}: a value is nested too deeply, or contains itself") from None
-    except BadInput as bad:
-        text = str(bad)
-        raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"{what}: {text}") from None
+    return _Naming(what)
+
+
+class _Naming(AbstractContextManager[None]):
+    """contextlib.contextmanager would cost each step a generator."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, RecursionError):
+            raise BadFlow(f"{self._what}: a value is nested too deeply, or contains itself") from None
+        if isinstance(error, BadInput):
+            text = str(error)
+            raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"{self._what}: {text}") from None
 
 
 def item_parameter(task: Task[Any, Any]) -> str:

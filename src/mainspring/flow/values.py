@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ..errors import BadFlow
 from ..records.plan import (
@@ -21,8 +21,13 @@ from ..records.plan import (
     ValueOf,
 )
 from .json_types import union_of
-from .planner import MAX_NESTING_DEPTH, Planner
 from .wiring import part_of
+
+if TYPE_CHECKING:
+    from .planner import Planner
+
+# Lists and objects with values of steps inside each other, and conditions inside conditions.
+MAX_NESTING_DEPTH = 50
 
 T = TypeVar("T")
 

@@ -66,7 +66,7 @@ MAX_CANCELLED_JOBS = 1000
 MAX_RETRIED_JOBS = 10_000
 
 
-class ItemCounts(Struct, frozen=True, omit_defaults=True):
+class ItemCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     """The items of a map, counted."""
 
     made: int = 0
@@ -83,7 +83,7 @@ class ItemCounts(Struct, frozen=True, omit_defaults=True):
         return self.closed and self.ended >= self.made
 
 
-class Flow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Flow(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """How far a flow is. Every change raises its revision."""
 
     id: JobId
@@ -112,14 +112,14 @@ class Flow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at: datetime | None = None
 
 
-class FlowWithPlan(Struct, frozen=True):
+class FlowWithPlan(Struct, frozen=True, gc=False):
     """A flow's row and its plan."""
 
     row: Flow
     plan: Plan
 
 
-class StepEnd(Struct, frozen=True, kw_only=True):
+class StepEnd(Struct, frozen=True, kw_only=True, gc=False):
     """The end of a step's job, or of one item's."""
 
     position: int
@@ -132,7 +132,7 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """The task raised Finish: the result is the flow's."""
 
 
-class Move(Struct, frozen=True):
+class Move(Struct, frozen=True, gc=False):
     """A flow after something happened to it, and what follows in the same transaction."""
 
     flow: Flow

@@ -19,30 +19,30 @@ On = Literal["success", "failure", "end"]
 # operands: where the value of an argument, of one side of a comparison or of the flow itself comes from
 
 
-class Input(Struct, frozen=True, array_like=True, tag="i"):
+class Input(Struct, frozen=True, gc=False, array_like=True, tag="i"):
     """A value that was known when the flow was planned: the n-th of the flow's inputs."""
 
     n: int
 
 
-class ValueOf(Struct, frozen=True, array_like=True, tag="v"):
+class ValueOf(Struct, frozen=True, gc=False, array_like=True, tag="v"):
     """The result of a step, or what stands at a path in it."""
 
     step: int
     path: tuple[str | int, ...] = ()
 
 
-class FirstOf(Struct, frozen=True, array_like=True, tag="f"):
+class FirstOf(Struct, frozen=True, gc=False, array_like=True, tag="f"):
     """The first of these operands that has a value."""
 
     operands: tuple[Operand, ...]
 
 
-class ListOf(Struct, frozen=True, array_like=True, tag="l"):
+class ListOf(Struct, frozen=True, gc=False, array_like=True, tag="l"):
     items: tuple[Operand, ...]
 
 
-class ObjectOf(Struct, frozen=True, array_like=True, tag="o"):
+class ObjectOf(Struct, frozen=True, gc=False, array_like=True, tag="o"):
     fields: Mapping[str, Operand]
 
 
@@ -51,36 +51,36 @@ Operand = Input | ValueOf | FirstOf | ListOf | ObjectOf
 # conditions
 
 
-class Compare(Struct, frozen=True, array_like=True, tag="c"):
+class Compare(Struct, frozen=True, gc=False, array_like=True, tag="c"):
     op: Literal["==", "!=", "<", "<=", ">", ">=", "in"]
     left: Operand
     right: Operand
 
 
-class IsTrue(Struct, frozen=True, array_like=True, tag="t"):
+class IsTrue(Struct, frozen=True, gc=False, array_like=True, tag="t"):
     operand: Operand
 
 
-class Exists(Struct, frozen=True, array_like=True, tag="e"):
+class Exists(Struct, frozen=True, gc=False, array_like=True, tag="e"):
     operand: Operand
 
 
-class Not(Struct, frozen=True, array_like=True, tag="n"):
+class Not(Struct, frozen=True, gc=False, array_like=True, tag="n"):
     condition: Condition
 
 
-class AllOf(Struct, frozen=True, array_like=True, tag="&"):
+class AllOf(Struct, frozen=True, gc=False, array_like=True, tag="&"):
     conditions: tuple[Condition, ...]
 
 
-class AnyOf(Struct, frozen=True, array_like=True, tag="|"):
+class AnyOf(Struct, frozen=True, gc=False, array_like=True, tag="|"):
     conditions: tuple[Condition, ...]
 
 
 Condition = Compare | IsTrue | Exists | Not | AllOf | AnyOf
 
 
-class StepOptions(Struct, frozen=True, omit_defaults=True):
+class StepOptions(Struct, frozen=True, gc=False, omit_defaults=True):
     """The options of a step's jobs."""
 
     queue: str = "default"
@@ -97,7 +97,7 @@ class StepOptions(Struct, frozen=True, omit_defaults=True):
     fingerprint: str | None = None
 
 
-class PlannedStep(Struct, frozen=True, omit_defaults=True):
+class PlannedStep(Struct, frozen=True, gc=False, omit_defaults=True):
     """One step of a plan. It needs only steps before it."""
 
     name: str
@@ -120,7 +120,7 @@ class PlannedStep(Struct, frozen=True, omit_defaults=True):
     options: StepOptions = StepOptions()
 
 
-class Plan(Struct, frozen=True, omit_defaults=True):
+class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """The steps of a flow, each after those that it needs, and what the flow returns."""
 
     steps: tuple[PlannedStep, ...]

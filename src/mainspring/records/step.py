@@ -47,7 +47,7 @@ def split_position(position: int) -> tuple[int, int, int]:
     return position >> _LIFE_SHIFT_BITS, step, position & MAX_INDEX
 
 
-class StepValue(Struct, frozen=True, array_like=True):
+class StepValue(Struct, frozen=True, gc=False, array_like=True):
     """A value that a worker reads before it decodes the payload of a step's job."""
 
     position: int

@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..ids import JobId
-from ..records.plan import Plan
 from ..records.unreadable import unreadable_record
 
 if TYPE_CHECKING:
@@ -20,12 +18,6 @@ if TYPE_CHECKING:
 # Graphs that are kept at most, and characters of the texts of their plans together.
 MAX_KEPT_GRAPHS = 2000
 MAX_KEPT_CHARACTERS = 20_000_000
-
-
-@cache
-def _plan_decoder() -> msgspec.json.Decoder[Plan]:
-    """Made when the first plan is read."""
-    return msgspec.json.Decoder(Plan)
 
 
 class GraphCache:
@@ -56,13 +48,12 @@ class GraphCache:
 
 def decode_graphs(rows: Iterable[tuple[JobId, str]], cache: GraphCache | None = None) -> dict[JobId, Graph]:
     """The graphs of plans, given with the ids of their flows. A plan that cannot be decoded is left out."""
-    from ..flow.graph import Graph
+    from ..flow.graph import read_graph
 
     found: dict[JobId, Graph] = {}
-    decode = _plan_decoder().decode
     for id, body in rows:
         try:
-            found[id] = Graph(decode(body))
+            found[id] = read_graph(body)
         except msgspec.DecodeError as error:
             unreadable_record("plan of flow", id, error)
             continue

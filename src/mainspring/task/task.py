@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from msgspec import UNSET
@@ -154,17 +155,13 @@ class Task(Generic[P, R]):
 
     def step(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Adds the call as a step to the flow that is being planned, and returns its value, which is not known yet."""
-        from ..flow.steps import add_step
-
-        return cast("R", add_step(self, args, kwargs))
+        return cast("R", _flow_steps().add_step(self, args, kwargs))
 
     def map(
         self: Task[Concatenate[A, Q], R], items: Iterable[A] | AsyncIterable[A], /, *args: Q.args, **kwargs: Q.kwargs
     ) -> MapValue[R]:
         """Adds a step with a job for each item, which is the first argument; its value is the list of their results."""
-        from ..flow.steps import add_map
-
-        return cast("MapValue[R]", add_map(self, items, args, kwargs))
+        return cast("MapValue[R]", _flow_steps().add_map(self, items, args, kwargs))
 
     def planned_options(self) -> StepOptions:
         """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
@@ -210,6 +207,14 @@ class Task(Generic[P, R]):
             options.no_retry_on,
             options.breaker,
         )
+
+
+@cache
+def _flow_steps() -> ModuleType:
+    """Imported when the first flow is planned."""
+    from ..flow import steps
+
+    return steps
 
 
 def job_template(

@@ -56,7 +56,6 @@ def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
         else:
             job = replace(job, state=State.CANCELLED, finished_at=now, cancel_reason=FLOW_STOPPED)
     if new.plan is not None:
-        change = tables.flow_changes.of(new.id, now)
-        change.suspended, change.plan, change.queue = True, new.plan, new.queue
+        tables.flow_changes.note_suspension(new.id, now, new.plan, new.queue)
     write_job(tables, None, job)
     return Enqueued(new.id)

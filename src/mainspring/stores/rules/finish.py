@@ -38,8 +38,7 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
     tables.add_execution(new_execution(job, outcome))
     write_job(tables, job, changed := apply_outcome(job, outcome), outcome.step_end)
     if changed.state is State.WAITING:
-        change = tables.flow_changes.of(job.id, outcome.finished_at)
-        change.suspended, change.plan, change.queue = True, outcome.plan, job.queue
+        tables.flow_changes.note_suspension(job.id, outcome.finished_at, outcome.plan, job.queue)
     _follow(tables, job.task, outcome)
     return outcome is given
 
@@ -84,11 +83,19 @@ def follow_completion(tables: Tables, outcome: Outcome) -> None:
     _follow(tables, outcome.task, outcome)
 
 
+def follow_suspension(tables: Tables, outcome: Outcome) -> None:
+    """What follows the end of a run that planned a flow, whose job and run the store has written itself."""
+    tables.flow_changes.note_suspension(outcome.id, outcome.finished_at, outcome.plan, outcome.queue)
+    _follow(tables, outcome.task, outcome)
+
+
 def _follow(tables: Tables, task: str, outcome: Outcome) -> None:
     """Changes the task's circuit, enqueues the jobs that follow, and counts the outcome."""
     known = tables.circuit(task)
-    if (circuit := next_circuit(known, outcome)) != known:
-        tables.put_circuit(task, circuit)
+    if known is not None or outcome.breaker is not None:
+        circuit = next_circuit(known, outcome)
+        if circuit != known:
+            tables.put_circuit(task, circuit)
     if outcome.then:
         enqueue(tables, outcome.then, outcome.finished_at)
     tables.count([outcome])

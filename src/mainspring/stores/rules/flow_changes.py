@@ -72,6 +72,11 @@ class FlowChanges:
     def clear(self) -> None:
         self.noted = {}
 
+    def note_suspension(self, id: JobId, at: datetime, plan: Plan | None, queue: str) -> None:
+        """The flow's own job waits for its steps now: those of the plan, or of the one that is stored."""
+        change = self.of(id, at)
+        change.suspended, change.plan, change.queue = True, plan, queue
+
     # jobs of steps
 
     def note_end(self, ref: StepRef, job: Job, ending: StepEnding | None = None) -> None:

@@ -68,9 +68,11 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
             yield from _wake(tables, id, change.at)
         return
     graph = tables.graph(id)
-    revived = _current_refs(flow, change.revived)
+    revived = _current_refs(flow, change.revived) if change.revived else []
     for move in _moves(graph, flow, change, revived):
-        yield from _apply(tables, move, change.at)
+        _put(tables, move, change.at)
+        if move.cancel or move.wake:
+            yield from _follow(tables, move, change.at)
         flow = move.flow
     if change.retried:
         yield from _retry(tables, graph, flow, change.at)
@@ -108,11 +110,20 @@ def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepR
 
 
 def _apply(tables: Tables, move: Move, at: datetime) -> Iterator[list[Name]]:
+    _put(tables, move, at)
+    yield from _follow(tables, move, at)
+
+
+def _put(tables: Tables, move: Move, at: datetime) -> None:
     tables.put_flow(move.flow)
     for new in move.jobs:
         tables.put_job(to_job(new, at))
         if new.plan is not None:
             tables.flow_changes.of(new.id, at).plan = new.plan
+
+
+def _follow(tables: Tables, move: Move, at: datetime) -> Iterator[list[Name]]:
+    """Cancels what the move stops, and wakes the flow's own job."""
     if move.cancel:
         yield from _cancel_steps(tables, move.flow, move.cancel, at)
     if move.wake:

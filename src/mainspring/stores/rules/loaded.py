@@ -176,7 +176,8 @@ class LoadedTables:
 
     def put_job(self, job: Job) -> None:
         self._set(self._new_jobs, job.id, job)
-        self._set_keys(job, set(keys_held_by(job)))
+        if job.unique_key is not None or job.idempotency_key is not None:
+            self._set_keys(job, set(keys_held_by(job)))
 
     def drop_job(self, job: Job) -> None:
         self._set(self._new_jobs, job.id, None)

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
 from ...clock import micros
 from ...failpoint import failpoint
-from ...ids import JobId, Lease
+from ...ids import JobId, Lease, WorkerId
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
 from ..rows import Row, json_of, notes_text, progress_or_none
 from ..rules import is_newer_progress, is_plain_completion
-from ..rules.finish import finish_one, follow_completion
+from ..rules.finish import finish_one, follow_completion, follow_suspension
 from ..rules.loaded import LoadedTables
+from ..rules.outcome import is_plain_suspension
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .circuits import circuits
+from .flow_ends import plain_conclusions, suspend
 from .flow_rows import older_workers
 from .handle import SqliteHandle
 from .job_rows import add_to_counts
@@ -98,41 +100,65 @@ class SqliteFinish(SqliteHandle):
 
 def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[JobId]:
     """Writes the outcomes that the fence accepts. Returns the ids whose outcome is the recorded end of its run."""
-    plain = [] if _must_run_in_order(ended) else [row for _, row in ended if row is not None]
-    completed = set(_complete(db, plain)) if plain else set()
+    in_order = _must_run_in_order(ended)
+    plain = [] if in_order else [row for _, row in ended if row is not None]
+    outcomes, tables, suspended = [outcome for outcome, _ in ended], LoadedTables(flows=True), set[JobId]()
+    if len(plain) < len(ended):
+        rest = [outcome for outcome, row in ended if row is None]
+        tables.older_workers = _older_workers(db, rest)
+        if not in_order:
+            plain += [completed_row(outcome) for outcome in plain_conclusions(db, tables, rest)]
+            suspended = suspend(db, [] if tables.older_workers else list(filter(is_plain_suspension, rest)))
+    completed = set(_complete(db, plain)) if plain else set[JobId]()
     add_to_counts(db, {State.COMPLETED: len(completed)})
-    outcomes = [outcome for outcome, _ in ended]
     plain_ends = len(completed) == len(ended) and not any(one.then or one.schedule or one.step for one in outcomes)
     if plain_ends and not circuits(db):
         count_runs(db, outcomes)
         return completed
-    by_sql = {row[0] for row in plain}
+    by_sql = suspended.union([row[0] for row in plain])
+    _read(db, tables, outcomes, by_sql, completed | suspended)
+
+    def accept(outcome: Outcome) -> bool:
+        if outcome.id in completed:
+            follow_completion(tables, outcome)
+        elif outcome.id in suspended:
+            follow_suspension(tables, outcome)
+        else:
+            return outcome.id not in by_sql and finish_one(tables, outcome)
+        return True
+
+    # Some may have come late or are repeated: those that are the recorded end of their run stand.
+    stands = {outcome.id for outcome in outcomes if accept(outcome) or tables.is_recorded(outcome)}
+    write(db, tables, "finish.mid_batch")
+    return stands
+
+
+def _read(
+    db: sqlite3.Connection,
+    tables: LoadedTables,
+    outcomes: Sequence[Outcome],
+    by_sql: Collection[JobId],
+    accepted: Collection[JobId],
+) -> None:
+    """Reads what the rules need. `by_sql` are the runs that the store has tried to end itself."""
     times = Counter(outcome.id for outcome in outcomes)
 
     def needs(outcome: Outcome, known: KnownValues) -> Iterator[Name]:
         if outcome.id not in by_sql:
             return of_outcome(outcome, known, times[outcome.id] > 1)
-        return of_completion(outcome, known) if outcome.id in completed else iter([Name("runs", outcome.id)])
+        return of_completion(outcome, known) if outcome.id in accepted else iter([Name("runs", outcome.id)])
 
-    def accept(outcome: Outcome) -> bool:
-        if outcome.id not in by_sql:
-            return finish_one(tables, outcome)
-        if outcome.id in completed:
-            follow_completion(tables, outcome)
-        return outcome.id in completed
+    # What usually follows is named at once for all.
+    usual = [outcome for outcome in outcomes if outcome.id in accepted and not outcome.then]
+    fetch(db, tables, of_completions(usual))
+    if len(usual) < len(outcomes):
+        load(db, [one for one in outcomes if one.id not in accepted or one.then], needs, tables)
 
-    tables = LoadedTables(flows=True)
-    if planned := [outcome.finished_at for outcome in outcomes if outcome.plan is not None]:
-        tables.older_workers = older_workers(db, micros(max(planned)))
-    if len(by_sql) == len(outcomes) and not any(outcome.then for outcome in outcomes):
-        late = [Name("runs", id) for id in by_sql if id not in completed]
-        fetch(db, tables, [*of_completions(outcomes), *late])
-    else:
-        load(db, outcomes, needs, tables)
-    # Some may have come late or are repeated: those that are the recorded end of their run stand.
-    stands = {outcome.id for outcome in outcomes if accept(outcome) or tables.is_recorded(outcome)}
-    write(db, tables, "finish.mid_batch")
-    return stands
+
+def _older_workers(db: sqlite3.Connection, outcomes: Iterable[Outcome]) -> list[WorkerId]:
+    """The live workers that do not know flows, if one of these runs has planned a flow."""
+    planned = [outcome.finished_at for outcome in outcomes if outcome.plan is not None]
+    return older_workers(db, micros(max(planned))) if planned else []
 
 
 def _must_run_in_order(ended: Sequence[OutcomeRow]) -> bool:
@@ -192,6 +218,10 @@ def outcome_row(outcome: Outcome) -> Row | None:
     """The values of _COMPLETE for a plain completion, and its notes; None for any other outcome."""
     if not is_plain_completion(outcome):
         return None
+    return completed_row(outcome)
+
+
+def completed_row(outcome: Outcome) -> Row:
     notes = None if outcome.account is None else notes_text(outcome.account)
     return (outcome.id, outcome.lease, micros(outcome.finished_at), outcome.result, notes)
 

@@ -18,6 +18,7 @@ from ..graph_cache import GraphCache, decode_graphs
 from ..rows import COLUMNS, Row, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
+from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .file import FLOWS_VERSION
 from .lenient import fetch_rows
 from .lists import mark_undecodable
@@ -101,8 +102,12 @@ def add_step_jobs(db: sqlite3.Connection, tables: LoadedTables, name: Name) -> N
 
 # writing
 
-_WRITE = """INSERT INTO mainspring_flows (id, body) VALUES (?, ?)
-    ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+_WRITE = {
+    size: f"""INSERT INTO mainspring_flows (id, body) VALUES {value_lists(size, 2)}
+        ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+    for size in CHUNK_ROWS
+}
+_ADD_STEPS = {size: f"INSERT OR IGNORE INTO mainspring_steps VALUES {value_lists(size, 3)}" for size in CHUNK_ROWS}
 
 
 def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
@@ -113,7 +118,8 @@ def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
         db.executemany("INSERT OR IGNORE INTO mainspring_plans (flow, body) VALUES (?, ?)", plans)
     if not (changed := tables.changed_flows()):
         return
-    db.executemany(_WRITE, [(id, _encode(flow).decode()) for id, flow in changed.items() if flow is not None])
+    for chunk in chunks([(id, _encode(flow).decode()) for id, flow in changed.items() if flow is not None]):
+        db.execute(_WRITE[len(chunk)], flatten(chunk))
     for id in (id for id, flow in changed.items() if flow is None):
         db.execute("DELETE FROM mainspring_flows WHERE id = ?", (id,))
         db.execute("DELETE FROM mainspring_plans WHERE flow = ?", (id,))
@@ -122,8 +128,8 @@ def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
 def add_flow_jobs(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
     """Records which steps these jobs belong to."""
     rows = [(job.step.flow, job.step.position, job.id) for job in jobs if job.step is not None]
-    if rows:
-        db.executemany("INSERT OR IGNORE INTO mainspring_steps VALUES (?, ?, ?)", rows)
+    for chunk in chunks(rows):
+        db.execute(_ADD_STEPS[len(chunk)], flatten(chunk))
 
 
 def drop_flow_job(db: sqlite3.Connection, job: Job) -> None:

@@ -16,7 +16,7 @@ from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .flow_rows import add_flow_jobs, drop_flow_job
 from .lenient import fetch_rows
 from .lists import mark_undecodable
-from .out_of_order import drop_out_of_order, is_out_of_order, record_out_of_order
+from .out_of_order import drop_out_of_order, record_any_out_of_order, record_out_of_order
 from .runs import keep_last_runs
 
 _encode = msgspec.json.Encoder().encode
@@ -74,8 +74,7 @@ def insert_jobs(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
     rows = [new_row(job, micros(job.created_at)) for job in jobs]
     for chunk in chunks(rows):
         db.execute(INSERT[len(chunk)], flatten(chunk))
-    for us in {us for job in jobs if is_out_of_order(job.id, us := micros(job.created_at))}:
-        record_out_of_order(db, [job for job in jobs if micros(job.created_at) == us], us)
+    record_any_out_of_order(db, jobs)
     add_flow_jobs(db, jobs)
     _add_tags_and_keys(db, jobs)
 

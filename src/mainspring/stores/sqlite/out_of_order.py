@@ -45,6 +45,15 @@ def record_out_of_order(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us
         db.execute(_PUT, (msgspec.json.encode(ids).decode(), us))
 
 
+def record_any_out_of_order(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """The same for jobs that were created at different times."""
+    times = {micros(job.created_at) for job in jobs}
+    first, last = earliest_id(max(times)), latest_id(min(times))
+    if odd := [job for job in jobs if not first <= job.id <= last]:
+        for us in {micros(job.created_at) for job in odd}:
+            record_out_of_order(db, [job for job in odd if micros(job.created_at) == us], us)
+
+
 def drop_out_of_order(db: sqlite3.Connection, job: Job) -> None:
     us = micros(job.created_at)
     if is_out_of_order(job.id, us):

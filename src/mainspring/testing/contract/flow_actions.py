@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from ...flow import moves
@@ -9,7 +10,7 @@ from ...flow.graph import Graph
 from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS
 from ...records.job import Action, Job, State
-from ...records.outcome import Cancel, Discard, Done, Suspend
+from ...records.outcome import Cancel, Discard, Done, RunEnd, Suspend, decide
 from ...records.plan import Plan, ValueOf
 from ...records.query import Filter, Update
 from ...records.step import MAX_POSITION, StepValue, position_of
@@ -256,18 +257,36 @@ class FlowActionsContract(Contract):
             assert await row_of(store, outer) == row
 
     @proves("FL6")
-    async def test_a_flow_that_changed_while_it_was_concluded_waits_again(self) -> None:
+    @pytest.mark.parametrize("ended", [Discard("dead step"), Done("1")], ids=["dead", "completed"])
+    async def test_a_flow_that_changed_while_it_was_concluded_waits_again(self, ended: RunEnd) -> None:
         async with self.opened() as store:
             id = await begin(store, chain("a", "b"))
             await run_step(store, id, 0, ValueError("no"))
             concluding = await claim_job(store, id)
             revision = (await row_of(store, id)).revision
             await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
-            assert await finish_run(store, concluding, Discard("dead step"), now=NOW, concludes=revision) == set()
+            assert await finish_run(store, concluding, ended, now=NOW, concludes=revision) == set()
             assert (await read_job(store, id)).state is State.WAITING
             await run_step(store, id, 0, Done("1"))
             await run_step(store, id, 1, Done("1"))
             assert (await read_job(store, id)).state is State.PENDING
+
+    @proves("FL1")
+    async def test_a_plan_that_comes_late_starts_no_flow_and_a_repeated_one_starts_it_once(self) -> None:
+        async with self.opened() as store:
+            job, ended = await start(store), await start(store)
+            late = decide(replace(job, lease="late"), Suspend(DIAMOND), now=NOW)
+            assert await store.finish([late]) == set()
+            assert (await read_job(store, job.id)).state is State.RUNNING
+            assert await finish_run(store, ended, Done(), now=NOW) == {ended.id}
+            assert await store.finish([decide(ended, Suspend(DIAMOND), now=NOW)]) == set()
+            assert (await read_job(store, ended.id)).state is State.COMPLETED
+            planned = decide(job, Suspend(DIAMOND), now=NOW)
+            for _ in range(2):
+                assert await store.finish([planned, late]) == {job.id}
+            assert (await row_of(store, job.id)).revision == 1
+            assert len(await store.executions(job.id)) == 1
+            assert await flows_of(store).flows([ended.id]) == []
 
     @proves("FL10")
     async def test_deleting_a_flow_deletes_its_steps(self) -> None:
