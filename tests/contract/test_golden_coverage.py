@@ -42,6 +42,8 @@ SINCE: set[str] = {
     "StepValue.position", "StepValue.path", "StepValue.many",
     "mainspring_flows.id", "mainspring_flows.body", "mainspring_plans.flow", "mainspring_plans.body",
     "mainspring_steps.flow", "mainspring_steps.position", "mainspring_steps.job_id",
+    "mainspring_item_counts.flow", "mainspring_item_counts.position",
+    "mainspring_item_counts.ended", "mainspring_item_counts.allowed",
 }  # fmt: skip
 
 

@@ -249,9 +249,9 @@ class TestSteps(Dated):
             jobs = await all_jobs(store)
             runs = [await store.executions(job.id) for job in jobs]
             for _ in range(2):
-                assert await store.migrate(1) == [5, 4, 3, 2, 1]
+                assert await store.migrate(1) == list(range(6, 0, -1))
                 assert await all_jobs(store) == jobs
-                assert await store.migrate() == [2, 3, 4, 5, 6]
+                assert await store.migrate() == list(range(2, 8))
                 assert await all_jobs(store) == jobs
                 assert [await store.executions(job.id) for job in jobs] == runs
             assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5

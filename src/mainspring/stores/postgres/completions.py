@@ -13,6 +13,7 @@ from ...ids import JobId, Lease, WorkerId
 from ...records.outcome import Outcome
 from ...records.tally import sums_by_minute
 from ..rows import notes_text
+from .item_counts import count_values
 from .jobs import OVERWRITE
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 from .tally import count_columns
@@ -53,12 +54,39 @@ COMPLETE_ALL = f"""WITH ended AS MATERIALIZED (SELECT string_to_array($2, '{SEPA
     {_COUNT_AND_FREE}
     SELECT 1 / (coalesce(string_agg(id, '{SEPARATOR}') = $1 AND string_agg(lease, '{SEPARATOR}') = $9, false)
         AND {_NO_CIRCUIT})::integer FROM gone"""
+# The same for items of maps whose ends are counted beside the flow (item_counts.py): $11 has flows, $12 positions and
+# $13 numbers of ends, of $14 maps. Their rows are locked first. If one may not count as many, no job is found.
+COMPLETE_ITEMS = COMPLETE_ALL.replace(
+    "    gone AS (",
+    f"""    counted_ends AS (
+        UPDATE mainspring_item_counts AS counts SET ended = counts.ended + given.ended
+        FROM unnest(string_to_array($11, '{SEPARATOR}'), string_to_array($12, '{SEPARATOR}')::bigint[],
+            string_to_array($13, '{SEPARATOR}')::bigint[]) AS given (flow, position, ended)
+        WHERE counts.flow = given.flow AND counts.position = given.position
+            AND counts.ended + given.ended <= counts.allowed RETURNING 1),
+    gone AS (""",
+    1,
+).replace(
+    "AND state = 'running'\n", "AND state = 'running'\n            AND (SELECT count(*) FROM counted_ends) = $14\n", 1
+)
 # The same if some of the runs have notes.
 COMPLETE_ALL_NOTED = f"""WITH {_GONE}, {_NOTED}, kept AS ({_KEEP_NOTED}),
     {_COUNT_AND_FREE}
     SELECT 1 / (count(*) = $9 AND {_NO_CIRCUIT})::integer FROM gone"""
 
 _encode = msgspec.json.encode
+
+
+async def complete_items(db: Session, outcomes: Sequence[Outcome], worker: WorkerId, leases: list[Lease]) -> bool:
+    """Like complete_all(), for items without notes. Returns False also if an end may not be counted beside its flow."""
+    failpoint("finish.mid_batch")
+    ids, ends, fence, results = _outcome_columns(outcomes)
+    counts = (*count_columns(sums_by_minute(outcomes)), worker, leases)
+    try:
+        await db.rows(COMPLETE_ITEMS, ids, ends, *counts, fence, results, *count_values(outcomes))
+    except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
+        return False
+    return True
 
 
 async def complete_all(db: Session, outcomes: Sequence[Outcome], worker: WorkerId | None, leases: list[Lease]) -> bool:

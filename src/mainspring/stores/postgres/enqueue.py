@@ -25,10 +25,10 @@ from ..rules.finish import older_workers_text
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .flow_latch import PostgresFlowLatch
 from .handle import PostgresSettings
-from .jobs import array_text, need_rule
+from .jobs import array_text, has_keys, need_rule
 from .notifier import is_due_soon
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
-from .tables import load, write
+from .tables import LockedTables, load, write
 from .url import PostgresUrl
 from .within import CallerTransactions
 
@@ -101,7 +101,9 @@ class PostgresEnqueue(PostgresFlowLatch):
     async def _enqueue(self, jobs: Sequence[NewJob], now: datetime, notification: str | None) -> list[Enqueued]:
         if need_rule(jobs):
             await self._refuse_older_workers(jobs, now)
-            return await self._transact(lambda db: _enqueue_in_transaction(db, jobs, now))
+            answers, tables = await self._transact(lambda db: _enqueue_by_rule(db, jobs, now))
+            self._counted_maps.learn(tables)
+            return answers
         if len(jobs) == 1:
             with suppress(AlreadyInserted):
                 return await self._hot(lambda db: _insert_one(db, jobs[0], now, notification))
@@ -235,11 +237,16 @@ async def _enqueue_in_transaction(db: Session, jobs: Sequence[NewJob], now: date
     """Enqueues jobs with or without keys, inside a transaction."""
     if not jobs or not need_rule(jobs):
         return await _insert(db, jobs, now) if jobs else []
+    return (await _enqueue_by_rule(db, jobs, now))[0]
 
+
+async def _enqueue_by_rule(db: Session, jobs: Sequence[NewJob], now: datetime) -> tuple[list[Enqueued], LockedTables]:
     def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
         return of_new_jobs(jobs, known, now)
 
-    tables = await load(db, [jobs], needs)
+    tables = LockedTables()
+    tables.only_makes_items = all(job.step is not None and job.plan is None for job in jobs) and not has_keys(jobs)
+    await load(db, [jobs], needs, tables)
     answers = rules.enqueue(tables, jobs, now)
     await write(db, tables)
-    return answers
+    return answers, tables

@@ -26,9 +26,10 @@ from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
-from .completions import complete, complete_all
+from .completions import complete, complete_all, complete_items
 from .flow_latch import PostgresFlowLatch
 from .flow_rows import keep_graphs
+from .item_counts import CountedMaps
 from .jobs import has_keys
 from .notifier import is_due_soon
 from .pool import Pool, Session
@@ -47,7 +48,7 @@ class PostgresFinish(PostgresFlowLatch):
         if _are_simple(outcomes):
             stands = await self._finish_simple(outcomes, worker, leases)
         else:
-            stands = await self._finish_parts(_parts(outcomes), worker)
+            stands = await self._finish_parts(_parts(outcomes, self._counted_maps), worker, leases)
         self._after_finish(outcomes)
         return stands
 
@@ -56,10 +57,13 @@ class PostgresFinish(PostgresFlowLatch):
             return {outcome.id for outcome in outcomes}
         return await self._transact(lambda db: write_outcomes(db, outcomes))
 
-    async def _finish_parts(self, parts: Parts, worker: WorkerId) -> set[JobId]:
+    async def _finish_parts(self, parts: Parts, worker: WorkerId, leases: list[Lease]) -> set[JobId]:
         """Writes the parts side by side: while the rules are applied to one, the server writes another."""
+        if not (parts.simple or parts.steps or parts.others):
+            return await self._finish_items(parts.items, worker, leases)
         # The lease of a part may have runs of another one that is not written: the next beat deletes it.
         calls = [self._finish_simple(parts.simple, worker, [])] if parts.simple else []
+        calls += [self._finish_items(parts.items, worker, [])] if parts.items else []
         calls += [self._finish_steps(some) for some in parts.steps]
         calls += [self._finish_others(parts.others)] if parts.others else []
         answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -70,11 +74,18 @@ class PostgresFinish(PostgresFlowLatch):
             stands |= answer
         return stands
 
+    async def _finish_items(self, outcomes: Sequence[Outcome], worker: WorkerId, leases: list[Lease]) -> set[JobId]:
+        if await self._hot(lambda db: complete_items(db, outcomes, worker, leases)):
+            return {outcome.id for outcome in outcomes}
+        self._counted_maps.forget(outcomes)
+        return await self._finish_steps(outcomes)
+
     async def _finish_steps(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         try:
-            await self._explained(Pool.transact_in_order, lambda db: write_step_ends(db, outcomes))
+            tables = await self._explained(Pool.transact_in_order, lambda db: write_step_ends(db, outcomes))
         except NotAccepted:
-            return await self._transact(lambda db: write_outcomes(db, outcomes))
+            return await self._finish_others(outcomes)
+        self._counted_maps.learn(tables)
         return {outcome.id for outcome in outcomes}
 
     async def _finish_others(self, outcomes: Sequence[Outcome]) -> set[JobId]:
@@ -82,6 +93,7 @@ class PostgresFinish(PostgresFlowLatch):
         older = await self._older_workers(max(planned)) if planned else ()
         stands, tables = await self._transact(lambda db: _write_by_rule(db, outcomes, older))
         keep_graphs(tables, tables.written_plans)
+        self._counted_maps.learn(tables)
         return stands
 
     def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
@@ -125,8 +137,10 @@ class Parts(NamedTuple):
 
     simple: Sequence[Outcome]
     """Plain completions that nothing follows."""
+    items: Sequence[Outcome]
+    """Plain ends of items that may be counted beside their flow."""
     steps: Sequence[Sequence[Outcome]]
-    """Plain ends of steps; those of one flow are together."""
+    """Other plain ends of steps; those of one flow are together."""
     others: Sequence[Outcome]
 
 
@@ -134,19 +148,22 @@ class Parts(NamedTuple):
 MIN_HALVED_ENDS = 100
 
 
-def _parts(outcomes: Sequence[Outcome]) -> Parts:
+def _parts(outcomes: Sequence[Outcome], counted: CountedMaps) -> Parts:
     """Everything is one part if the batch has nothing of flows, or two outcomes for one job."""
     if not any(map(_is_of_flow, outcomes)) or len({outcome.id for outcome in outcomes}) < len(outcomes):
-        return Parts((), (), outcomes)
-    simple, steps, others = list[Outcome](), dict[JobId, list[Outcome]](), list[Outcome]()
+        return Parts((), (), (), outcomes)
+    simple, items, others = list[Outcome](), list[Outcome](), list[Outcome]()
+    steps = dict[JobId, list[Outcome]]()
     for outcome in outcomes:
         if not is_plain_completion(outcome) or outcome.then or outcome.schedule is not None:
             others.append(outcome)
         elif outcome.step is None:
             simple.append(outcome)
+        elif outcome.account is None and counted.has(outcome):
+            items.append(outcome)
         else:
             steps.setdefault(outcome.step.flow, []).append(outcome)
-    return Parts(simple, _halves(list(steps.values())), others)
+    return Parts(simple, items, _halves(list(steps.values())), others)
 
 
 def _halves(by_flow: Sequence[Sequence[Outcome]]) -> list[list[Outcome]]:

@@ -20,6 +20,7 @@ from ..graph_cache import GraphCache, decode_graphs
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .flow_latch import RAISE_LATCH
+from .item_counts import CountedTables, add_counted, lock_counts, write_counts
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 
 # The graphs of all stores of this process: flows have unique ids.
@@ -31,9 +32,9 @@ _LOCK_FLOWS = "SELECT id, body FROM mainspring_flows WHERE id = ANY($1) ORDER BY
 _PLANS = "SELECT flow, body FROM mainspring_plans WHERE flow = ANY($1)"
 
 
-async def add_flows(db: Session, tables: LoadedTables, ids: Collection[JobId]) -> None:
+async def add_flows(db: Session, tables: CountedTables, ids: Collection[JobId]) -> None:
     """Locks these flows, and adds them with their graphs."""
-    flows = decode_flows(await db.rows(_LOCK_FLOWS, list(ids)))
+    flows = await add_counted(db, tables, decode_flows(await db.rows(_LOCK_FLOWS, list(ids))))
     graphs = await _read_graphs(db, flows)
     for id in ids:
         graph = graphs.get(id)
@@ -44,6 +45,7 @@ async def lock_flows(db: Session, ids: Collection[JobId]) -> None:
     """Locks these flows, for a caller that locks jobs next."""
     if ids:
         await db.rows(_LOCK_FLOWS, list(ids))
+        await lock_counts(db, ids)
 
 
 # The flows above these jobs, in which they are steps, directly or not; and below: those that they are, with the flows
@@ -144,7 +146,7 @@ _ADD_JOBS = f"""INSERT INTO mainspring_steps (flow, position, job_id)
 _DROP_JOBS = "DELETE FROM mainspring_steps WHERE job_id = ANY($1)"
 
 
-async def write_flows(db: Session, tables: LoadedTables) -> dict[JobId, int]:
+async def write_flows(db: Session, tables: CountedTables) -> dict[JobId, int]:
     """Writes the flows that a rule has changed, and the plans of new ones. Returns the size of each of these plans."""
     plans = {id: _encode(plan).decode() for id, plan in tables.plans}
     if plans:
@@ -157,6 +159,7 @@ async def write_flows(db: Session, tables: LoadedTables) -> dict[JobId, int]:
     if gone := [id for id, flow in changed.items() if flow is None]:
         await db.run("DELETE FROM mainspring_flows WHERE id = ANY($1)", gone)
         await db.run("DELETE FROM mainspring_plans WHERE flow = ANY($1)", gone)
+    await write_counts(db, tables, [flow for flow in changed.values() if flow is not None], gone)
     return {id: len(text) for id, text in plans.items()}
 
 

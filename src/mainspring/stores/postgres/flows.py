@@ -11,8 +11,13 @@ from ..graph_cache import decode_graphs
 from ..rows import COLUMNS, job_of
 from .flow_rows import decode_flows
 from .handle import PostgresHandle
+from .item_counts import counted_ends, with_counted
+from .pool import SEPARATOR
 
-_FLOWS = """SELECT flow.id, flow.body, plan.body FROM mainspring_flows AS flow
+_FLOWS = f"""SELECT flow.id, flow.body, plan.body, (
+        SELECT string_agg(position || ' ' || ended, '{SEPARATOR}') FROM mainspring_item_counts AS counts
+        WHERE counts.flow = flow.id) AS counted
+    FROM mainspring_flows AS flow
     JOIN mainspring_plans AS plan ON plan.flow = flow.id WHERE flow.id = ANY($1) ORDER BY flow.id"""
 _COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
 # One statement, hence one snapshot: a job that ends meanwhile moves from one table to the other.
@@ -27,8 +32,11 @@ class PostgresFlows(PostgresHandle):
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
         rows = await self._call(lambda db: db.rows(_FLOWS, list(ids)))
-        flows = decode_flows([(id, body) for id, body, _ in rows])
-        graphs = decode_graphs((id, plan) for id, _, plan in rows)
+        flows = decode_flows([(id, body) for id, body, *_ in rows])
+        for id, *_, counted in rows:
+            if counted is not None and id in flows:
+                flows[id] = with_counted(flows[id], counted_ends(id, counted))
+        graphs = decode_graphs((id, plan) for id, _, plan, _ in rows)
         return [FlowWithPlan(flows[id], graphs[id].plan) for id, *_ in rows if id in flows and id in graphs]
 
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:

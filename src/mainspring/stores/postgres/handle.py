@@ -12,6 +12,7 @@ from ...errors import SchemaMismatch, ShuttingDown, StoreError
 from ...records.schema import Schema
 from ...store import Capabilities
 from ..migrations import Migrations
+from .item_counts import CountedMaps
 from .listener import PostgresListener
 from .notifier import News, Notifier, ProcessWakeups
 from .open_leases import OpenLeases
@@ -62,6 +63,7 @@ class PostgresHandle:
         # Whether the last claim found nothing, and no verb of this handle has made work since.
         self._idle = False
         self._leases = OpenLeases()
+        self._counted_maps = CountedMaps()
 
     # calls
 

@@ -9,6 +9,8 @@ from .url import PostgresUrl
 LOCK_SECONDS = 2.0
 # The schema with which releases know flows: an older one would end the steps of a flow without moving it.
 FLOWS_VERSION = 6
+# The schema with which releases know ends that are counted beside the flow's row: an older one would miss them.
+COUNTS_VERSION = 7
 
 
 def migration_script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
@@ -44,9 +46,13 @@ def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
     parts = [_GUARD.format(target=target, oldest=oldest)] if at else []
     if at >= FLOWS_VERSION:
         parts.append(_LOCK_FLOWS if target >= FLOWS_VERSION else _REFUSE_FLOWS.format(target=target))
+    if at >= COUNTS_VERSION > target:
+        parts.append(_REFUSE_COUNTS.format(target=target))
     parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
     if min(at, target) >= FLOWS_VERSION:
         oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest, flows=FLOWS_VERSION)
+    if min(at, target) >= COUNTS_VERSION:
+        oldest = _OLDEST_WITH_COUNTS.format(oldest=oldest, counts=COUNTS_VERSION)
     parts.append(_RECORD_VERSION.format(target=target, oldest=oldest) if target else _DROP_VERSION)
     return ("" if at else _CREATE_SCHEMA.format(schema=url.schema)) + url.bare("\n".join(parts))
 
@@ -97,8 +103,17 @@ DO $$ DECLARE stored bigint; BEGIN
         MESSAGE = stored || ' flows are stored, which schema {{target}} cannot keep: delete their jobs first';
     END IF;
 END $$;"""
+_REFUSE_COUNTS = """DO $$ DECLARE open bigint; BEGIN
+    SELECT count(*) INTO open FROM mainspring_item_counts;
+    IF open > 0 THEN RAISE object_in_use USING
+        MESSAGE = open || ' maps of flows are under way, whose items schema {target} cannot count: let them end first';
+    END IF;
+END $$;"""
 # While flows are stored, releases that do not know them stay shut out.
 _OLDEST_WITH_FLOWS = "greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows) THEN {flows} ELSE 0 END)"
+_OLDEST_WITH_COUNTS = (
+    "greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_item_counts) THEN {counts} ELSE 0 END)"
+)
 
 _RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;

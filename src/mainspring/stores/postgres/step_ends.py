@@ -16,7 +16,7 @@ class NotAccepted(Exception):
     """One of the outcomes is not accepted, or a circuit exists: the transaction has to be rolled back."""
 
 
-async def write_step_ends(db: Session, outcomes: Sequence[Outcome]) -> None:
+async def write_step_ends(db: Session, outcomes: Sequence[Outcome]) -> LockedTables:
     """Writes plain completions of different jobs of steps, without a schedule or jobs that follow."""
     tables = LockedTables()
     # Flows are locked before jobs.
@@ -28,3 +28,4 @@ async def write_step_ends(db: Session, outcomes: Sequence[Outcome]) -> None:
         follow_completion(tables, outcome)
     tables.counted.clear()  # the statement has counted them
     await write(db, tables, "finish.mid_batch")
+    return tables

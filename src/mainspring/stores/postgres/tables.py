@@ -16,11 +16,11 @@ from ...records.run import Execution
 from ..rows import execution_row
 from ..rules.flows import settle_flows
 from ..rules.keys import keys_held_by
-from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from . import schedules
 from .circuits import circuits, write_circuits
 from .flow_rows import add_flow_jobs, add_flows, drop_flow_jobs, find_steps, write_flows
+from .item_counts import CountedTables
 from .jobs import (
     delete_jobs,
     find_jobs,
@@ -36,11 +36,11 @@ from .runs import runs_of
 from .tally import add_counts
 
 
-class LockedTables(LoadedTables):
+class LockedTables(CountedTables):
     """Loaded tables. A job that a rule may write counts as read once it is locked."""
 
     def __init__(self) -> None:
-        super().__init__(flows=True)
+        super().__init__()
         self.locked: set[JobId] = set()
         self.written_plans: Mapping[JobId, int] = {}
         """The sizes of the plans that were written, by flow."""

@@ -394,3 +394,18 @@ CREATE INDEX mainspring_steps_job ON mainspring_steps (job_id);
 DROP TABLE mainspring_steps;
 DROP TABLE mainspring_plans;
 DROP TABLE mainspring_flows;
+
+-- up 7, for 1
+-- Ends of a map's items that were counted beside the flow's row, see item_counts.py. `position` is that of the step; no
+-- more ends than `allowed` are counted here.
+CREATE TABLE mainspring_item_counts (
+    flow     text COLLATE "C" NOT NULL,
+    position bigint           NOT NULL,
+    ended    bigint           NOT NULL,
+    allowed  bigint           NOT NULL,
+    PRIMARY KEY (flow, position)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0);
+
+-- down 7
+DROP TABLE mainspring_item_counts;
