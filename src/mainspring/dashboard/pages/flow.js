@@ -73,7 +73,8 @@ function FlowPage({ flow, reasons, changed }) {
       <span class="job-id"><code>${job.id}</code><${CopyButton} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">
-      <${Why} job=${job} reasons=${reasons} changed=${changed} isFlow />
+      <${Why} job=${job} reasons=${reasons} changed=${changed} isFlow
+        calm=${flow.steps.some((step) => step.status === "running")} />
       <section class="card" aria-label="Facts"><${FlowFacts} flow=${flow} /></section>
       <div class=${`flow-columns ${step || folded ? "" : "flow-alone"}`}>
         <section class="card" aria-label="Steps">

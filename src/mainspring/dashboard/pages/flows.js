@@ -4,6 +4,7 @@ import { count, plural } from "../format.js";
 import { html } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
+import { Icon } from "../parts/icons.js";
 import { Meter } from "../parts/meter.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { RowActions } from "../parts/row_actions.js";
@@ -81,7 +82,8 @@ function Row({ job, acts, onDone }) {
     <td data-label="" class="name"><div><a class="job-task" href=${flowLink(job.id)}>${job.task}</a>${" "}
       <code class="muted small nowrap">${job.id.slice(0, 18)}</code>
       ${(job.schedule || job.tags.length > 0) && html`<div class="small row">
-        ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}>${job.schedule}</a>`}
+        ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}>
+          <${Icon} name="calendar" size=${13} /> ${job.schedule}</a>`}
         ${job.tags.map((tag) => html`<a class="tag" key=${tag} href=${link("jobs", { tag })}>${tag}</a>`)}</div>`}
       </div></td>
     <td data-label="Progress"><${Progress} job=${job} /></td>

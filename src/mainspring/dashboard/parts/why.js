@@ -14,7 +14,7 @@ import { Time } from "./time.js";
 import { workerLink } from "./worker.js";
 
 const TITLES = {
-  running: "Running", dead: "Why it is dead", completed: "Completed", cancelled: "Cancelled", expired: "Expired",
+  running: "Running", waiting: "What it waits for", dead: "Why it is dead", completed: "Completed", cancelled: "Cancelled", expired: "Expired",
 };
 const STYLES = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
 // Reasons that are not a problem.
@@ -22,9 +22,12 @@ const HARMLESS = new Set(["running", "next", "not_due", "final", "waiting"]);
 
 const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
-/** `changed` is called after each fix. `children` are shown below the reasons. `isFlow`: a retry is one of its steps. */
-export function Why({ job, reasons, changed, isFlow = false, children }) {
-  const look = STYLES[job.shown] ?? (reasons.every(({ code }) => HARMLESS.has(code)) ? "calm" : "warn");
+/**
+ * `changed` is called after each fix. `children` are shown below the reasons. `isFlow`: a retry is one of its steps;
+ * `calm`: the flow goes on by itself.
+ */
+export function Why({ job, reasons, changed, isFlow = false, calm = false, children }) {
+  const look = STYLES[job.shown] ?? (calm || reasons.every(({ code }) => HARMLESS.has(code)) ? "calm" : "warn");
   const failed = job.failure && (job.shown === "dead" || job.shown === "retrying");
   return html`<section class=${`card why why-${look}`} aria-label="Why">
     <h2><${Icon} name=${look === "warn" ? "warning" : job.shown} />${" "}
@@ -44,7 +47,8 @@ const INSTANT = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 /** The API's text with its times in the viewer's zone. The failure of a dead job is omitted: it is shown below. */
 function sentence({ code, text }, job) {
   const cut = code === "final" && job.failure && job.shown === "dead" ? text.indexOf("Z: ") + 1 : text.length;
-  const words = `${text.slice(0, 1).toUpperCase()}${text.slice(1, cut)}`.replace(AGO, " at $1");
+  const words = `${text.slice(0, 1).toUpperCase()}${text.slice(1, cut)}`.replace(AGO, " at $1")
+    .replaceAll(" <- ", " ← ");
   const parts = words.split(INSTANT).map((part, n) => (n % 2 ? html`<${Instant} at=${part} />` : part));
   return html`${parts}${/[.?!]$/.test(words) ? "" : "."}`;
 }
@@ -87,6 +91,8 @@ function Fix({ reason, job, changed, isFlow }) {
     case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Worker</a>`;
     case "expired": case "final": return can("retry")
       && html`<${RetryButtons} job=${job} fix=${fix} changed=${changed} isFlow=${isFlow} />`;
+    case "waits_for_steps": return reason.holders.map((id) => html`
+      <a key=${id} class="button" href=${jobLink(id)}>The step's job</a>`);
     default: return holders || null;
   }
 }
