@@ -97,6 +97,12 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
         return sent
 
     @app.flow(queue="flows")
+    def beside(name: str) -> Any:
+        """Two steps that follow the cues of their names."""
+        export.using(step="left", max_retries=0).step(f"{name}-left")
+        return export.using(step="right", max_retries=0).step(f"{name}-right")
+
+    @app.flow(queue="flows")
     def mesh(layers: int, width: int) -> Any:
         """A graph in which no steps can be folded."""
         row = [echo.using(step=f"0-{k}", queue="held").step(k) for k in range(width)]

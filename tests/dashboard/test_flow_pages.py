@@ -163,6 +163,18 @@ def test_a_dead_flow_is_retried_from_its_page(visit: Visits, live: Live) -> None
     expect(node(page, "refund")).to_have_accessible_name(re.compile("skipped"))
 
 
+def test_dead_steps_are_retried_while_others_go_on(visit: Visits, live: Live) -> None:
+    live.cue("b-left", "fail", "no paper")
+    page = visit(live, f"/flows/{live.enqueue('beside', 'b')}")
+    expect(node(page, "left")).to_have_accessible_name(re.compile("dead"))
+    live.cue("b-left", "end", 1)
+    page.get_by_role("button", name="Retry dead steps").click()
+    expect(node(page, "left")).to_have_accessible_name(re.compile("completed"))
+    expect(page.get_by_role("button", name="Retry dead steps")).to_have_count(0)
+    live.cue("b-right", "end", 2)
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+
+
 def test_a_flow_is_cancelled_after_a_question(visit: Visits, live: Live) -> None:
     id = start(live, "stop")
     page = visit(live, f"/flows/{id}")

@@ -63,8 +63,8 @@ function RunAgain({ job, onClose }) {
   <//>`;
 }
 
-/** `words` say what happens, if that differs from any job. */
-export function Cancel({ job, noun = "job", words, onClose, onDone }) {
+/** For a flow with its `noun`, its `path` and the `words` that say what happens. */
+export function Cancel({ job, noun = "job", path = at(job, "cancel"), words, onClose, onDone }) {
   const [reason, set] = useState("");
   const id = useId();
   const running = job.state === "running";
@@ -72,7 +72,7 @@ export function Cancel({ job, noun = "job", words, onClose, onDone }) {
     ? "Its worker interrupts it at its next heartbeat."
     : "It does not run. It can be retried later.";
   const run = async () => {
-    await post(at(job, "cancel"), reason ? { reason } : undefined);
+    await post(path, reason ? { reason } : undefined);
     return running || words ? "Cancellation requested." : "Cancelled.";
   };
   return html`<${FormDialog} title=${`Cancel this ${noun}?`} action=${`Cancel ${noun}`} dismiss="Back" danger onClose=${onClose}
