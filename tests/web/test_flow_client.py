@@ -92,6 +92,13 @@ async def test_flows_are_read_over_an_api_as_from_the_database(near: Mainspring)
         here, there = await near.flows.list(limit=1), await far.flows.list(limit=1)
         assert (there, there.next) == (here, here.next)
         assert await far.flows.list(after=there.next) == await near.flows.list(after=here.next)
+        assert (there.progress, len(there.progress)) == (here.progress, 0)
+        here, there = await near.flows.list(states=["dead"]), await far.flows.list(states=["dead"])
+        assert (there.progress, len(there.progress)) == (here.progress, 1)
+        formats: list[Any] = ["svg", "mermaid", "png"]
+        for format in formats:
+            assert await done(far.flows.draw(dead.id, format)) == await done(near.flows.draw(dead.id, format))
+        assert await done(far.flows.draw(pending.id)) == await done(near.flows.draw(pending.id))
         assert await far.flows.list(["pay"]) == await near.flows.list(["pay"])
         assert await far.flows.list(states=["dead"], newest=False) == await near.flows.list(states=["dead"])
 

@@ -295,3 +295,39 @@ async def test_a_flow_is_drawn_as_svg_and_as_mermaid(spring: Mainspring, client:
     assert mermaid.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert mermaid.text.startswith("flowchart LR\n")
     assert "<script" not in mermaid.text
+
+
+# shapes
+
+
+async def test_a_flow_is_drawn_without_an_input(spring: Mainspring, client: Client) -> None:
+    async with client("viewer") as http:
+        shape = (await http.get("/flows/shapes/fulfil")).json()
+        assert shape["task"] == "fulfil"
+        assert [(step["name"], step["kind"], step["needs"], step["on"]) for step in shape["steps"]] == [
+            ("check", "step", [], "success"),
+            ("reserve", "map", [], "success"),
+            ("charge", "step", ["check"], "success"),
+            ("ship", "step", ["reserve", "charge"], "success"),
+            ("refund", "step", ["charge", "ship"], "failure"),
+        ]
+        assert shape["steps"][2]["when"] == "check.ok and check.score >= 5"
+        assert [node["id"] for node in shape["graph"]["nodes"]] == [step["name"] for step in shape["steps"]]
+        answer = await http.get("/flows/shapes/both")
+        assert (answer.status_code, answer.json()["code"]) == (409, "bad_flow")
+        assert "its steps depend on orders" in answer.json()["detail"]
+        for name in ("send", "fulfill"):
+            answer = await http.get(f"/flows/shapes/{name}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "flow_not_found")
+        assert "did you mean 'fulfil'?" in answer.json()["detail"]
+
+
+async def test_an_error_of_a_function_that_plans_is_masked(spring: Mainspring, client: Client) -> None:
+    @spring.flow
+    def fails() -> None:
+        raise ValueError("password=hush")
+
+    async with client("viewer") as http:
+        answer = await http.get("/flows/shapes/fails")
+    assert answer.status_code == 409
+    assert answer.json()["detail"].endswith("its function raises ValueError without an input: password=***")

@@ -85,6 +85,7 @@ def _problem_statuses(handler: HTTPRouteHandler, method: str, path: str) -> list
     statuses = {400, 429, 503}
     statuses |= {401, 403} if handler.opt.get("role") != ANYONE or method in UNSAFE_METHODS else set()
     statuses |= {404} if "{" in path or method in UNSAFE_METHODS else set()
+    statuses |= set(handler.opt.get("problems", ()))
     statuses |= {409, 412, 413, 415, 422} if method in UNSAFE_METHODS else set()
     return sorted(statuses)
 

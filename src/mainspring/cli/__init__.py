@@ -25,6 +25,7 @@ COMMANDS = {
     "doctor": "Check the store, its workers and their jobs for problems.",
     "enqueue": "Enqueue a job of TASK and print its id.",
     "events": "Show events of all processes as they happen, until Ctrl-C.",
+    "flows": "List, show, draw, check and change flows.",
     "import": "Import schedules from a crontab.",
     "jobs": "List, show and change jobs.",
     "keys": "Create, list and revoke API keys.",

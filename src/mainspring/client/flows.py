@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_id, checked_limit
-from ..control.flows import Flows
+from ..control.flows import FlowJobs, Flows
 from ..control.job_page import Page
 from ..errors import BadFlow, BadInput
 from ..ids import JobId
-from ..insight.flow_view import FlowView, StepState, StepView
+from ..insight.flow_view import FlowCounts, FlowView, StepState, StepView
 from ..insight.why import Reason
 from ..records.flow import ItemCounts
 from ..records.job import Enqueued, Job, Shown
@@ -28,6 +28,7 @@ from .paging import PAGE_ITEMS
 from .responses import JobItemResponse, JobResponse, PageResponse
 
 if TYPE_CHECKING:
+    from ..insight.flow_formats import PictureFormat
     from ..task.handle import Handle
     from ..task.options import JobOptions
 
@@ -92,6 +93,10 @@ class _FlowResponse(Struct, kw_only=True):
     steps: builtins.list[_StepResponse]
 
 
+class _FlowItemResponse(JobItemResponse):
+    flow: FlowCounts | None = None
+
+
 class RemoteFlows(Flows):
     async def get(self, id: JobId) -> FlowView:
         connection = await connection_of(self._engine)
@@ -131,19 +136,27 @@ class RemoteFlows(Flows):
         after: str | None = None,
         newest: bool = True,
         brief: bool = False,
-    ) -> Page:
+    ) -> FlowJobs:
         """The server knows which of its tasks are flows."""
         checked_limit(limit, MAX_PAGE_ROWS)
         connection, page = await connection_of(self._engine), Page()
+        progress: dict[JobId, FlowCounts] = {}
         chosen = {"task": tasks, "state": states, "full": "true", "order": "desc" if newest else "asc"}
         while len(page) < limit:
             query = chosen | {"limit": min(limit - len(page), PAGE_ITEMS), "after": after}
-            response = await connection.call(PageResponse[JobItemResponse], "GET", "flows", query=query)
+            response = await connection.call(PageResponse[_FlowItemResponse], "GET", "flows", query=query)
             page += [item.job.to_record() for item in response.items]
+            progress.update({item.job.id: item.flow for item in response.items if item.flow is not None})
             page.next = after = response.next
             if after is None:
                 break
-        return page
+        return FlowJobs.of(page, progress)
+
+    async def draw(self, id: JobId, format: PictureFormat = "svg") -> str:
+        file = {"svg": "graph.svg", "mermaid": "graph.mmd"}.get(format)
+        if file is None:
+            return await super().draw(id, format)  # raises the reason
+        return (await (await connection_of(self._engine)).send("GET", "flows", checked_id(id), file)).decode()
 
     async def why(self, id: JobId) -> Sequence[Reason]:
         connection = await connection_of(self._engine)

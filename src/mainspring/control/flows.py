@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..errors import BadInput
 from ..flow.graph import Graph
 from ..ids import JobId
-from ..insight.flow_view import FlowView, StepView, flow_view
+from ..insight.flow_view import FlowCounts, FlowView, StepView, flow_counts, flow_view, step_views
 from ..insight.flow_why import steps_not_run
 from ..insight.why import Reason
 from ..records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW, FlowWithPlan, StepStatus
@@ -23,11 +23,27 @@ from .step_jobs import flow_of, flow_store, number_of, single_jobs, step_pages
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from ..insight.flow_formats import PictureFormat
     from ..task.handle import Handle
     from ..task.options import JobOptions
 
 # Dead jobs of steps that are retried at once, while other steps of their flow go on.
 MAX_RETRIED_JOBS = 10_000
+# Flows whose rows and plans are read at once.
+BATCH_ROWS = 20
+
+
+class FlowJobs(Page):
+    """The jobs of flows, and how far they are."""
+
+    progress: Mapping[JobId, FlowCounts] = {}
+    """By id. A flow that is not planned yet is not there."""
+
+    @classmethod
+    def of(cls, page: Page, progress: Mapping[JobId, FlowCounts]) -> FlowJobs:
+        found = cls(page)
+        found.next, found.order, found.progress = page.next, page.order, progress
+        return found
 
 
 class Flows:
@@ -72,13 +88,35 @@ class Flows:
         after: str | None = None,
         newest: bool = True,
         brief: bool = False,
-    ) -> Page:
+    ) -> FlowJobs:
         """The jobs of flows, newest first: of these flows, or of all that this app declares and those made with
-        app.plan(). A page's `next` is the `after` of the next one."""
+        app.plan(). A page's `next` is the `after` of the next one, and its `progress` says how far they are."""
         known = [name for name, task in self._engine.tasks.items() if task.is_flow]
         names = (*known, PLANNED_FLOW) if tasks is None else tuple(tasks)
         which = Filter(tasks=names, states=None if states is None else tuple(states))
-        return await self._engine.jobs.list(which, limit=limit, after=after, newest=newest, brief=brief)
+        page = await self._engine.jobs.list(which, limit=limit, after=after, newest=newest, brief=brief)
+        return FlowJobs.of(page, await self._counts([job.id for job in page]))
+
+    async def _counts(self, ids: Sequence[JobId]) -> dict[JobId, FlowCounts]:
+        """How far these flows are, read with few plans at a time: plans may be large."""
+        store, found = await self._engine.connect(), dict[JobId, FlowCounts]()
+        for start in range(0, len(ids), BATCH_ROWS) if store.capabilities.flows else ():
+            flows = await flow_store(store).flows(ids[start : start + BATCH_ROWS])
+            found.update({flow.row.id: flow_counts(flow.row) for flow in flows})
+        return found
+
+    async def draw(self, id: JobId, format: PictureFormat = "svg") -> str:
+        """The picture of a flow as it is now: "svg", or "mermaid" for text that other pages draw."""
+        from ..insight.flow_drawing import conditions_of, draw_flow
+        from ..insight.flow_formats import FORMATS
+
+        if format not in FORMATS:
+            raise BadInput(f"a picture is {' or '.join(map(repr, FORMATS))}, not {format!r:.80}")
+        job, found = await self._found(id)
+        graph = Graph(found.plan)
+        jobs = await single_jobs(await self._engine.connect(), graph, found.row)
+        views = step_views(graph, found.row, jobs, self._engine.clock.now())
+        return FORMATS[format](draw_flow(f"{job.task} {job.id}", graph, conditions_of(graph), views))
 
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the flow has not ended, down to the jobs that it waits for, and why steps were not run."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadFlow
 from .arguments import check_value
 from .json_types import shown
-from .planner import planning
+from .planner import Planner, planning
 from .steps import naming
 from .wiring import is_assignable
 
@@ -22,10 +22,15 @@ def plan_of(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     if not task.is_flow:
         raise BadFlow(f"task {task.name!r} is no flow: declare it with @app.flow")
     with planning(task.app) as planner:
-        result = task.fn(*args, **kwargs)
-        with naming(f"flow {task.name!r}"):
-            _check_result(task, result)
-            return planner.plan(result, fail_fast=task.options.fail_fast)
+        return plan_with(planner, task, args, kwargs)
+
+
+def plan_with(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
+    """The plan that the function of a flow makes with the current planner."""
+    result = task.fn(*args, **kwargs)
+    with naming(f"flow {task.name!r}"):
+        _check_result(task, result)
+        return planner.plan(result, fail_fast=task.options.fail_fast)
 
 
 def _check_result(task: Task[Any, Any], result: Any) -> None:

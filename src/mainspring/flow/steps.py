@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from ..errors import BadFlow, BadInput
 from .arguments import accepting_none, check_arguments, check_items
 from .planner import MAX_INPUT_BYTES, Planner, StepCall, current_planner
-from .values import Unknown
+from .values import NeedsInput, Unknown
 
 if TYPE_CHECKING:
     from ..task.task import Task
@@ -106,7 +106,7 @@ class _Naming(AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, RecursionError):
             raise BadFlow(f"{self._what}: a value is nested too deeply, or contains itself") from None
-        if isinstance(error, BadInput):
+        if isinstance(error, BadInput) and not isinstance(error, NeedsInput):
             text = str(error)
             raise BadFlow(text if text.startswith(("step ", "two steps ")) else f"{self._what}: {text}") from None
 

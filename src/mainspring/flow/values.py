@@ -32,6 +32,10 @@ MAX_NESTING_DEPTH = 50
 T = TypeVar("T")
 
 
+class NeedsInput(BadFlow):
+    """The steps of a flow depend on its input, and it is planned without one."""
+
+
 class Unknown:
     """What is not known while the flow is planned. Python may not look at it."""
 

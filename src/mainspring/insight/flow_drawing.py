@@ -95,8 +95,8 @@ def _text(graph: Graph, node: LaidOutNode, steps: Sequence[StepView] | None) -> 
     views = [steps[n] for n in node.steps]
     if len(views) == 1:
         return NodeText(views[0].state, node.label, _detail(views[0]))
-    counts = Counter(view.state for view in views)
-    state = next(state for state in _URGENCY if counts[state])
+    counts: Counter[StepState] = Counter(view.state for view in views)
+    state: StepState = next(state for state in _URGENCY if counts[state])
     ended = sum(count for state, count in counts.items() if state in _ENDED)
     dead = f", {counts['dead']:,} dead" if counts["dead"] else ""
     return NodeText(state, node.label, f"{ended:,} of {len(views):,} have ended{dead}")

@@ -85,6 +85,40 @@ def _unknown(name: str) -> StepView:
     raise KeyError(name)
 
 
+class FlowItemCounts(Struct, frozen=True):
+    made: int
+    ended: int
+
+
+class FlowCounts(Struct, frozen=True, kw_only=True):
+    """How far a flow is, in steps."""
+
+    steps: int
+    done: int
+    """Steps that have ended, in whatever way."""
+    dead: int
+    running: int
+    """Steps that were released and have not ended."""
+    items: FlowItemCounts | None
+    """Of all maps together; null if none has begun."""
+
+
+def flow_counts(row: Flow) -> FlowCounts:
+    items = None
+    if row.counts:
+        counts = row.counts.values()
+        items = FlowItemCounts(sum(one.made for one in counts), sum(one.ended for one in counts))
+    waiting, running = row.statuses.count(StepStatus.WAITING), row.statuses.count(StepStatus.RELEASED)
+    steps = len(row.statuses)
+    return FlowCounts(
+        steps=steps,
+        done=steps - waiting - running,
+        dead=row.statuses.count(StepStatus.DEAD),
+        running=running,
+        items=items,
+    )
+
+
 def flow_view(job: Job, graph: Graph, row: Flow, jobs: Mapping[int, Job], now: datetime) -> FlowView:
     """`jobs` are the jobs of the steps that have one, by position."""
     steps = tuple(step_views(graph, row, jobs, now))

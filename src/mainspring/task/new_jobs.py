@@ -7,7 +7,6 @@ from typing import Any
 
 from ..bounds import MAX_KEY_CHARACTERS
 from ..errors import BadInput
-from ..records.flow import PLANNED_FLOW
 from ..records.job import NewJob
 from .options import check_name, check_public, checked_options
 
@@ -22,7 +21,7 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
     for job in batch:
         if not isinstance(job, NewJob):
             raise BadInput(f"{call} takes what task.job(…) returns, got {type(job).__name__}")
-        if job.plan is None or job.task != PLANNED_FLOW:
+        if not _is_planned_flow(job):
             check_public(job.task, call)
         if job.queue is not queue:
             queue = check_name(job.queue, "queue name")
@@ -35,6 +34,15 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
         if job.unique_key is not None or job.idempotency_key is not None:
             _check_key(job)
     return batch
+
+
+def _is_planned_flow(job: NewJob) -> bool:
+    """Whether it is what PlanBuilder.job() makes: the internal task says nothing but that it has a plan."""
+    if job.plan is None:
+        return False
+    from ..records.flow import PLANNED_FLOW
+
+    return job.task == PLANNED_FLOW
 
 
 def _named(job: NewJob) -> str:

@@ -59,7 +59,7 @@ def allow(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
 
     Its scope is the first part of its path with :read or :write. `noun` replaces that part. `reads`: a POST that
     changes nothing. `unscoped`: no scope is needed. `unkept`: the response is secret and not stored for repeated
-    requests. `waits`: no deadline for a read.
+    requests. `waits`: no deadline for a read. `problems`: statuses that it answers with beside the usual ones.
     """
     return {"opt": {"role": role, **opt}}
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
+from ...errors import BadFlow
 from ...flow.graph import Graph
 from ...flow.layout import EdgeKind
+from ...flow.shape import shape_of
 from ...insight.flow_drawing import FlowDrawing, conditions_of, draw_flow
-from ...insight.flow_view import StepState, StepView, step_view, step_views
+from ...insight.flow_view import FlowCounts, StepState, StepView, step_view, step_views
 from ...insight.flow_why import reason_not_run
 from ...records.flow import SKIP_REASONS, Flow, ItemCounts, StepStatus
 from ...records.job import BRIEF_CHARACTERS, Job, Shown, State
@@ -20,31 +22,17 @@ from ...records.plan import On
 from ...records.run import Failure
 from ...records.step import position_of
 from ..access.redaction import redact_data, redact_failure, redact_line
+from ..problem import Problem
 from .job_view import MAX_EXCERPT_CHARACTERS, JobItem, JobView, job_item, job_view
+
+if TYPE_CHECKING:
+    from ...task.task import Task
 
 # Names in `needs` of all steps of one flow together.
 MAX_NEEDED_NAMES = 100_000
 # Steps that a waiting step's reason names.
 MAX_WAITED_NAMES = 5
 _STOPPING = frozenset({"finishing", "failing", "cancelling", "aborting"})
-
-
-class FlowItemCounts(Struct, frozen=True):
-    made: int
-    ended: int
-
-
-class FlowCounts(Struct, frozen=True, kw_only=True):
-    """How far a flow is, in steps."""
-
-    steps: int
-    done: int
-    """Steps that have ended, in whatever way."""
-    dead: int
-    running: int
-    """Steps that were released and have not ended."""
-    items: FlowItemCounts | None
-    """Of all maps together; null if none has begun."""
 
 
 class FlowItem(JobItem, frozen=True, kw_only=True):
@@ -178,6 +166,27 @@ class StepItemPage(Struct, frozen=True):
     """Pass it as `after` to get the next page; null on the last page."""
 
 
+class ShapeStep(Struct, frozen=True, kw_only=True):
+    """One step of a flow that has not run."""
+
+    name: str
+    task: str
+    queue: str
+    kind: Literal["step", "map", "flow"]
+    needs: list[str]
+    on: On
+    optional: bool
+    when: str | None
+
+
+class FlowShape(Struct, frozen=True):
+    """The steps of a flow whatever its input is."""
+
+    task: str
+    steps: list[ShapeStep]
+    graph: GraphView
+
+
 class FlowReading(Struct, frozen=True):
     """A flow as it was read: its job, its plan and row, and the jobs of its steps by position."""
 
@@ -192,25 +201,8 @@ class FlowReading(Struct, frozen=True):
 # lists
 
 
-def flow_item(job: Job, row: Flow | None, now: datetime, *, full: bool = False) -> FlowItem:
-    fields = asdict(job_item(job, now, full=full))
-    return FlowItem(**fields, flow=None if row is None else _counts(row))
-
-
-def _counts(row: Flow) -> FlowCounts:
-    items = None
-    if row.counts:
-        counts = row.counts.values()
-        items = FlowItemCounts(sum(one.made for one in counts), sum(one.ended for one in counts))
-    waiting, running = row.statuses.count(StepStatus.WAITING), row.statuses.count(StepStatus.RELEASED)
-    steps = len(row.statuses)
-    return FlowCounts(
-        steps=steps,
-        done=steps - waiting - running,
-        dead=row.statuses.count(StepStatus.DEAD),
-        running=running,
-        items=items,
-    )
+def flow_item(job: Job, counts: FlowCounts | None, now: datetime, *, full: bool = False) -> FlowItem:
+    return FlowItem(**asdict(job_item(job, now, full=full)), flow=counts)
 
 
 def step_item(job: Job, now: datetime, *, full: bool = False) -> StepItem:
@@ -365,3 +357,27 @@ def graph_view(graph: Graph, drawing: FlowDrawing) -> GraphView:
         for edge, label in zip(layout.edges, drawing.labels, strict=True)
     ]
     return GraphView(layout.width, layout.height, nodes, edges)
+
+
+def shape_view(task: Task[Any, Any], flow_tasks: frozenset[str]) -> FlowShape:
+    """Raises Problem(409) if the flow has no shape. `flow_tasks` are those that are flows."""
+    try:
+        graph = Graph(shape_of(task))
+    except BadFlow as bad:
+        why = f"flow {task.name!r} has no plan without its input: {redact_line(str(bad))}"
+        raise Problem(409, "bad_flow", why) from None
+    conditions = {n: redact_line(text) for n, text in conditions_of(graph).items()}
+    steps = [
+        ShapeStep(
+            name=step.name,
+            task=step.task,
+            queue=step.options.queue,
+            kind="map" if step.over is not None else "flow" if step.task in flow_tasks else "step",
+            needs=[graph.steps[need].name for need in graph.needs[n]],
+            on=step.on,
+            optional=step.optional,
+            when=conditions.get(n),
+        )
+        for n, step in enumerate(graph.steps)
+    ]
+    return FlowShape(task.name, steps, graph_view(graph, draw_flow(task.name, graph, conditions)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar
 
 from litestar import Response, get
@@ -18,10 +18,11 @@ from ...insight.flow_drawing import FlowDrawing
 from ...insight.flow_mermaid import mermaid_of
 from ...insight.flow_svg import svg_of
 from ...insight.why import Reason
-from ...records.flow import Flow
 from ...records.job import Job, Shown
 from ...records.step import MAX_INDEX, position_of
+from ...suggest import did_you_mean
 from ..access.authenticate import App, allow
+from ..problem import Problem
 from ..views import build_views
 from .flow_reading import (
     flow_tasks,
@@ -36,11 +37,13 @@ from .flow_view import (
     FlowDetails,
     FlowPage,
     FlowReading,
+    FlowShape,
     StepItemPage,
     StepWithJob,
     flow_details,
     flow_drawing,
     flow_item,
+    shape_view,
     step_item,
     step_with_job,
     unplanned_flow,
@@ -49,8 +52,6 @@ from .job_filters import Names, States
 from .jobs import MAX_ANSWER_CHARACTERS, Limit, redacted_reason
 
 V = TypeVar("V")
-# Flows whose rows and plans are read at once.
-BATCH_ROWS = 20
 # Pages of items that one request looks at, to find those of the wanted states.
 MAX_SCANNED_PAGES = 10
 _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running", "waiting", "paused")
@@ -78,22 +79,23 @@ async def list_flows(
     wanted: tuple[Shown, ...] | None = None if states is None else tuple(states)
     if open:
         wanted = tuple(state for state in _UNFINISHED if wanted is None or state in wanted)
-    page = await app.flows.list(task, states=wanted, limit=limit, after=after, newest=order != "asc", brief=True)
-    if full:
-        page = await whole_page(await app.connect(), page, MAX_ANSWER_CHARACTERS, app.clock.now())
-    rows = await _rows(app, [job.id for job in page])
+    found = await app.flows.list(task, states=wanted, limit=limit, after=after, newest=order != "asc", brief=True)
     now = app.clock.now()
-    return FlowPage(
-        await build_views(app, page, lambda job: flow_item(job, rows.get(job.id), now, full=full)), page.next
-    )
+    page = await whole_page(await app.connect(), found, MAX_ANSWER_CHARACTERS, now) if full else found
+    items = await build_views(app, page, lambda job: flow_item(job, found.progress.get(job.id), now, full=full))
+    return FlowPage(items, page.next)
 
 
-async def _rows(app: Mainspring, ids: Sequence[JobId]) -> dict[JobId, Flow]:
-    """The rows of these flows, read with few plans at a time: plans may be large."""
-    store, found = flow_store(await app.connect()), dict[JobId, Flow]()
-    for start in range(0, len(ids), BATCH_ROWS):
-        found.update({one.row.id: one.row for one in await store.flows(ids[start : start + BATCH_ROWS])})
-    return found
+@get("/flows/shapes/{name:str}", **allow("viewer", problems=(409,)))
+async def get_flow_shape(app: App, name: FromPath[str]) -> FlowShape:
+    """The steps of a flow that this server has, without an input, and their picture. Parameters with a default have
+    that. 409 if the steps depend on the input, or can be no plan."""
+    task = app.tasks.get(name)
+    if task is None or not task.is_flow:
+        known = [one.name for one in app.tasks.values() if one.is_flow]
+        raise Problem(404, "flow_not_found", f"there is no flow {name!r:.80} in this app; {did_you_mean(name, known)}")
+    flows = flow_tasks(app)
+    return await Computation(app.clock, f"the plan of flow {name!r}").run(lambda: shape_view(task, flows))
 
 
 @get("/flows/{id:str}", **allow("viewer"))
@@ -199,4 +201,5 @@ ROUTES = [
     list_step_items,
     draw_flow_svg,
     draw_flow_mermaid,
+    get_flow_shape,
 ]
