@@ -1,6 +1,7 @@
 """Random ends, cancels and retries of a flow with a flow in it: after each of them, rows and jobs agree.
 
-A released step has an unfinished job of its present life, and no other step has one; a flow that is over does not wait.
+A released step has an unfinished job of its present life, and no other step of a flow that has not completed has one; a
+flow that is over does not wait.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ class Walk:
                 current[job.step.number] = job
         released = [n for n, status in enumerate(row.statuses) if status == StepStatus.RELEASED]
         unfinished = sorted(n for n, job in current.items() if not job.state.final)
-        assert released == unfinished, (row, self.told)
+        if own.state is State.COMPLETED:  # jobs of its dead steps may run again, by themselves
+            assert released == [], (row, self.told)
+        else:
+            assert released == unfinished, (row, self.told)
         assert (row.state == "over") is (own.state is not State.WAITING), (row, own.state, self.told)
 
 

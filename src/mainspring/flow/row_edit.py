@@ -99,9 +99,10 @@ class RowEdit:
                 heappush(self._to_decide, n)
 
     def end(self, end: StepEnd) -> None:
-        """Applies the end of a job. The end of an earlier life, and of a step that has ended, changes nothing."""
+        """Applies the end of a job. The end of an earlier life, of a step that has ended, and of one that was put back
+        to work after its flow has completed changes nothing."""
         life, n, index = split_position(end.position)
-        if life != self.lives.get(n, 0):
+        if life != self.lives.get(n, 0) or self.state == "over":
             return
         if self._graph.steps[n].over is not None:
             self._end_of_map(n, index, end)
@@ -114,7 +115,7 @@ class RowEdit:
     def complete_items(self, position: int, count: int) -> None:
         """Applies that this many items of the map at this position have completed."""
         life, n, _ = split_position(position)
-        if life == self.lives.get(n, 0) and self._graph.steps[n].over is not None:
+        if life == self.lives.get(n, 0) and self._graph.steps[n].over is not None and self.state != "over":
             counts = self.counts.get(n, ItemCounts())
             self.counts[n] = replace(counts, ended=counts.ended + count)
             self.judge_map(n)

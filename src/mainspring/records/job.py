@@ -101,7 +101,7 @@ class Action(StrEnum):
 
 # The whole state machine: from each state, the states it can change to.
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.PENDING: frozenset({State.RUNNING, State.PAUSED, State.CANCELLED, State.EXPIRED}),
+    State.PENDING: frozenset({State.RUNNING, State.WAITING, State.PAUSED, State.CANCELLED, State.EXPIRED}),
     State.RUNNING: frozenset({State.PENDING, State.WAITING, State.COMPLETED, State.DEAD, State.CANCELLED}),
     State.WAITING: frozenset({State.PENDING, State.PAUSED, State.CANCELLED}),
     State.PAUSED: frozenset({State.PENDING, State.CANCELLED}),

@@ -31,7 +31,7 @@ class FlowStore(Protocol):
         ends when it has concluded. A second cancel stops the remaining steps too.
     FL9. Retrying a job whose flow is over puts the flow's dead and cancelled steps back to work, and the job waits. A
         retried step whose flow is over reopens it in the same way; this is refused while another job holds the flow's
-        key.
+        key. Of a flow that has completed only that job runs again.
     FL10. Deleting a job deletes its flow, and the jobs of its steps: at most flow.MAX_CANCELLED_JOBS of them in that
         transaction, the others by a job of flow.CANCEL_STEPS. Running ones are cancelled.
     FL11. `prunable` returns no job of a step whose flow is stored.

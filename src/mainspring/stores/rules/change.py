@@ -42,10 +42,10 @@ def change(
     return done, refused
 
 
-def _finished_flow(tables: Tables, id: JobId) -> Job | None:
-    """The flow's own job if it is final: then a retried step reopens it, and it takes its keys again."""
+def _reopened_flow(tables: Tables, id: JobId) -> Job | None:
+    """The flow's own job if a retried step reopens it: then it takes its keys again."""
     job = None if tables.flow(id) is None else tables.job(id)
-    return job if job is not None and job.state.final else None
+    return job if job is not None and job.state.final and job.state is not State.COMPLETED else None
 
 
 def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -> Refusal | None:
@@ -59,7 +59,7 @@ def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -
         if is_worn_out(tables, job):
             error = "the steps of its flow were put back to work too often: enqueue another flow"
             return Refusal(job.state, error=error)
-        flow = None if job.step is None else _finished_flow(tables, job.step.flow)
+        flow = None if job.step is None else _reopened_flow(tables, job.step.flow)
         for one in (job, flow):
             key, holder = (None, None) if one is None else tables.holder(one)
             if one is not None and holder is not None and holder.id != one.id:

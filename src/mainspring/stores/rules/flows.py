@@ -7,7 +7,7 @@ by side: what they read next is read at once, and a job that was read before a `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -69,6 +69,8 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         return
     graph = tables.graph(id)
     revived = _current_refs(flow, change.revived) if change.revived else []
+    if revived and (yield from _has_completed(tables, id)):
+        revived = []  # its job runs again by itself
     for move in _moves(graph, flow, change, revived):
         _put(tables, move, change.at)
         if move.cancel or move.wake:
@@ -87,6 +89,13 @@ def _current_refs(flow: Flow, positions: Iterable[int]) -> list[StepRef]:
     of its own flow was retried, no longer counts."""
     refs = [StepRef(flow.id, position, flow.queue) for position in positions]
     return [ref for ref in refs if ref.life == flow.lives.get(ref.number, 0)]
+
+
+def _has_completed(tables: Tables, id: JobId) -> Generator[list[Name], None, bool]:
+    """Whether the flow's own job has completed. What has completed stays so."""
+    yield from _read(tables, [Name("job", id)])
+    job = tables.job(id)
+    return job is not None and job.state is State.COMPLETED
 
 
 def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepRef]) -> Iterator[Move]:
@@ -200,7 +209,7 @@ def _reopen(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     """Lets the flow's own job wait again, after one of its steps was put back to work."""
     yield from _read(tables, [Name("job", id)])
     job = tables.job(id)
-    if job is None or job.state in (State.WAITING, State.RUNNING):
+    if job is None or job.state in (State.WAITING, State.RUNNING, State.PAUSED):
         return
     if job.state.final:
         if job.counted_schedule is not None:

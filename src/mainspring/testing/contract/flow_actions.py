@@ -11,7 +11,7 @@ from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS
 from ...records.job import Action, Job, State
 from ...records.outcome import Cancel, Discard, Done, RunEnd, Suspend, decide
-from ...records.plan import Plan, ValueOf
+from ...records.plan import Input, Plan, ValueOf
 from ...records.query import Filter, Update
 from ...records.step import MAX_POSITION, StepValue, position_of
 from .build import (
@@ -145,6 +145,42 @@ class FlowActionsContract(Contract):
             assert (answer.status, answer.id) == ("duplicate", id)
             await run(store, step, Done("1"))
             assert (await row_of(store, id)).statuses == "cr"
+
+    @proves("FL9")
+    async def test_retrying_a_step_of_a_flow_that_has_completed_runs_only_that_job(self) -> None:
+        async with self.opened() as store:
+            plan = Plan((a_step("a", optional=True), a_step("m", over=Input(0), item="n", optional=True)), ("[1]",))
+            id = await begin(store, plan)
+            await run_step(store, id, 0, ValueError("no"))
+            dead = [(await step_job(store, id, 0)).id, (await step_job(store, id, 1, index=1)).id]
+            await run(store, dead[1], ValueError("no"))
+            before = await row_of(store, id)
+            await run(store, id, Done(), concludes=before.revision)
+            for job in dead:
+                assert (await act(store, Action.RETRY, job)).done == [job]
+                await run(store, job, Done("1"))
+                assert (await read_job(store, job)).state is State.COMPLETED
+            row = await row_of(store, id)
+            assert (row.statuses, row.counts, row.state) == ("dd", before.counts, "over")
+            assert (await read_job(store, id)).state is State.COMPLETED
+
+    @proves("FL9")
+    async def test_a_flow_that_is_due_to_conclude_waits_for_a_step_that_is_retried(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, chain("a", "b"))
+            await run_step(store, id, 0, ValueError("no"))
+            assert (await read_job(store, id)).state is State.PENDING
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
+            assert (await read_job(store, id)).state is State.WAITING
+
+    @proves("FL9")
+    async def test_a_paused_flow_stays_paused_if_a_step_of_it_is_retried(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, chain("a"))
+            await run_step(store, id, 0, ValueError("no"))
+            await act(store, Action.PAUSE, id)
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
+            assert ((await read_job(store, id)).state, (await row_of(store, id)).statuses) == (State.PAUSED, "r")
 
     @proves("FL9")
     async def test_a_step_is_not_retried_while_another_job_holds_the_key_of_its_flow(self) -> None:
