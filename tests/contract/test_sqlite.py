@@ -147,7 +147,7 @@ class TestSqlite(StoreContract, FlowContract, FlowActionsContract):
 
     async def test_completions_of_one_claim_are_fenced_by_its_lease(self) -> None:
         async with self.opened() as store:
-            await put(store, *[new_job() for _ in range(finish.MIN_BARE_RUNS)])
+            await put(store, *[new_job() for _ in range(finish.MIN_RUNS_OF_A_CLAIM)])
             await beat(store)
             first, *others = (await claim(store)).jobs
             await store.finish([decide(first, Released(), now=NOW)])
@@ -160,7 +160,7 @@ class TestSqlite(StoreContract, FlowContract, FlowActionsContract):
 
     async def test_completions_of_one_claim_end_each_run_once(self) -> None:
         async with self.opened() as store:
-            await put(store, *[new_job() for _ in range(finish.MIN_BARE_RUNS)])
+            await put(store, *[new_job() for _ in range(finish.MIN_RUNS_OF_A_CLAIM)])
             await beat(store)
             jobs = (await claim(store)).jobs
             await store.finish([decide(job, Done(), now=A_SECOND_LATER) for job in jobs])

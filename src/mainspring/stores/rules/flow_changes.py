@@ -104,6 +104,6 @@ class FlowChanges:
         """A job of a step, which was final in this state, was put back to work."""
         self.of(ref.flow, at).revived[ref.position] = state is State.CANCELLED
 
-    def note_made_item(self, ref: StepRef, at: datetime) -> None:
+    def note_made_item(self, ref: StepRef, at: datetime, count: int = 1) -> None:
         made = self.of(ref.flow, at).made
-        made[ref.number] = made.get(ref.number, 0) + 1
+        made[ref.number] = made.get(ref.number, 0) + count

@@ -12,10 +12,10 @@ T = TypeVar("T")
 CHUNK_ROWS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 
-def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Splits the items into the sizes of CHUNK_ROWS, largest first."""
+def chunks(items: Sequence[T], sizes: Sequence[int] = CHUNK_ROWS) -> Iterator[Sequence[T]]:
+    """Splits the items into these sizes, largest first; the last size is 1."""
     start = 0
-    for size in CHUNK_ROWS:
+    for size in sizes:
         while len(items) - start >= size:
             yield items[start : start + size]
             start += size

@@ -7,6 +7,7 @@ rules.enqueue.enqueue, and test_twin.py compares the two. A call that has jobs w
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -79,17 +80,18 @@ def _enqueue_items(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime
     twice."""
     from ..rules.flows import may_add_item
 
-    tables = LoadedTables(flows=True)
-    fetch(db, tables, {Name("flow", job.step.flow) for job in jobs if job.step is not None})
-    ids = {job.id for job in jobs}
-    if len(ids) < len(jobs) or not all(job.step is not None and may_add_item(tables, job.step) for job in jobs):
+    tables, ids = LoadedTables(flows=True), {job.id for job in jobs}
+    # Items of one map are alike.
+    maps = {(job.step.flow, job.step.position - job.step.index): job.step for job in jobs if job.step is not None}
+    fetch(db, tables, {Name("flow", flow) for flow, _ in maps})
+    if len(ids) < len(jobs) or not all(may_add_item(tables, ref) for ref in maps.values()):
         return None
     known = existing_ids(db, ids)
-    new = [job for job in jobs if job.id not in known]
+    new = [job for job in jobs if job.id not in known] if known else jobs
     insert_new(db, new, us)
-    for job in new:
-        if job.step is not None:
-            tables.flow_changes.note_made_item(job.step, now)
+    made = Counter((job.step.flow, job.step.position - job.step.index) for job in new if job.step is not None)
+    for which, count in made.items():
+        tables.flow_changes.note_made_item(maps[which], now, count)
     write(db, tables)
     return [Enqueued(job.id) for job in jobs]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -46,13 +46,19 @@ _COMPLETE = {
     for size in CHUNK_ROWS
 }
 
-# The same for runs of one claim without a result: their ids and ends as one JSON object, so that a batch is one step of
-# SQLite and not one for each chunk. `+` leaves the index of ids as the only one that can be used.
-COMPLETE_BARE = """UPDATE mainspring_jobs AS job
+# The same for runs of one claim: their ids and ends as one JSON object, so that a batch is one step of SQLite and not
+# one for each chunk. `+` leaves the index of ids as the only one that can be used.
+_OF_A_CLAIM = """FROM json_each(:ended) AS ended
+    WHERE job.id = ended.key AND +job.lease = :lease AND +job.state = 'running'"""
+COMPLETE_BARE = f"""UPDATE mainspring_jobs AS job
     SET state = 'completed', ending = 'completed', finished_at = ended.value, result = NULL, failure = NULL,
         error = NULL
-    FROM json_each(:ended) AS ended
-    WHERE job.id = ended.key AND +job.lease = :lease AND +job.state = 'running'"""
+    {_OF_A_CLAIM}"""
+# Their values are arrays of the end and the result.
+COMPLETE_WITH_RESULTS = f"""UPDATE mainspring_jobs AS job
+    SET state = 'completed', ending = 'completed', finished_at = json_extract(ended.value, '$[0]'),
+        result = json_extract(ended.value, '$[1]'), failure = NULL, error = NULL
+    {_OF_A_CLAIM}"""
 
 # Runs with notes, as one JSON array of their values: an execution row has the notes, and the job's own row no mark.
 _NOTED = """(SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS lease,
@@ -71,7 +77,9 @@ COMPLETE_NOTED = f"""UPDATE mainspring_jobs AS job
     WHERE job.id = ended.id AND +job.lease = ended.lease AND +job.state = 'running'"""
 
 # Fewer than this many runs of one claim are written with the others: each statement has a fixed cost.
-MIN_BARE_RUNS = 8
+MIN_RUNS_OF_A_CLAIM = 8
+# Longer results are written with the others: SQLite would parse them.
+MAX_RESULT_IN_JSON = 4096
 _encode = msgspec.json.Encoder().encode
 
 OutcomeRow = tuple[Outcome, Row | None]
@@ -173,23 +181,29 @@ def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
     """Writes plain completions and returns the accepted ids. If not all are, writes one by one to learn which."""
     db.execute("SAVEPOINT mainspring_finish")
     bare: dict[Lease, dict[JobId, int]] = {}
+    with_results: dict[Lease, dict[JobId, tuple[int, str]]] = {}
     rest: list[Row] = []
     noted = [row for row in rows if row[4] is not None]
-    for row in rows:
-        if row[4] is not None:
+    for id, lease, at, result, notes in rows:
+        if notes is not None:
             continue
-        if row[3] is None:
-            bare.setdefault(row[1], {})[row[0]] = row[2]
+        if result is None:
+            bare.setdefault(lease, {})[id] = at
+        elif len(result) <= MAX_RESULT_IN_JSON:
+            with_results.setdefault(lease, {})[id] = at, result
         else:
-            rest.append(row)
+            rest.append((id, lease, at, result, None))
     accepted = 0
     for lease, ends in bare.items():
-        if len(ends) < MIN_BARE_RUNS:
+        if len(ends) < MIN_RUNS_OF_A_CLAIM:
             rest += [(id, lease, at, None, None) for id, at in ends.items()]
         else:
-            values = {"ended": _encode(ends).decode(), "lease": lease}
-            accepted += db.execute(COMPLETE_BARE, values).rowcount
-            failpoint("finish.mid_batch")
+            accepted += _complete_of_claim(db, COMPLETE_BARE, lease, ends)
+    for lease, results in with_results.items():
+        if len(results) < MIN_RUNS_OF_A_CLAIM:
+            rest += [(id, lease, at, result, None) for id, (at, result) in results.items()]
+        else:
+            accepted += _complete_of_claim(db, COMPLETE_WITH_RESULTS, lease, results)
     for chunk in chunks(rest):
         accepted += db.execute(_COMPLETE[len(chunk)], flatten([row[:4] for row in chunk])).rowcount
         failpoint("finish.mid_batch")
@@ -201,6 +215,12 @@ def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
         rows = [row for row in rows if _complete_one(db, row)]
     db.execute("RELEASE mainspring_finish")
     return [row[0] for row in rows]
+
+
+def _complete_of_claim(db: sqlite3.Connection, sql: str, lease: Lease, ends: Mapping[JobId, object]) -> int:
+    accepted = db.execute(sql, {"ended": _encode(ends).decode(), "lease": lease}).rowcount
+    failpoint("finish.mid_batch")
+    return accepted
 
 
 def _complete_one(db: sqlite3.Connection, row: Row) -> int:

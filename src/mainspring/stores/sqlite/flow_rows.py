@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,12 @@ from ...records.job import Job, NewJob
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
 from ..graph_cache import GraphCache, decode_graphs
-from ..rows import COLUMNS, Row, job_of
+from ..rows import COLUMNS, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .file import FLOWS_VERSION
-from .lenient import fetch_rows
-from .lists import mark_undecodable
+from .lists import fetch_whole_rows
 
 if TYPE_CHECKING:
     from ...flow.graph import Graph
@@ -38,6 +37,9 @@ def _flow_decoder() -> msgspec.json.Decoder[Flow]:
 # reading
 
 _FLOWS = "SELECT id, body FROM mainspring_flows WHERE id IN (SELECT value FROM json_each(?))"
+# All rows as one text: row by row, the writing thread would give up the interpreter lock for each. A row has no line
+# break, and its own id.
+_FLOW_LINES = f"SELECT group_concat(body, char(10)) FROM ({_FLOWS})"
 _PLANS = "SELECT flow, body FROM mainspring_plans WHERE flow IN (SELECT value FROM json_each(?))"
 _COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
 _STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps step CROSS JOIN mainspring_jobs job ON job.id = step.job_id
@@ -49,9 +51,18 @@ _FAILED = _STEP_JOBS.format("AND job.state IN ('dead', 'cancelled', 'expired')")
 
 def read_flows(db: sqlite3.Connection, ids: Collection[JobId]) -> dict[JobId, Flow]:
     """The rows of these flows that can be decoded."""
+    asked, decode = (_encode(list(ids)).decode(),), _flow_decoder().decode
+    try:
+        lines = db.execute(_FLOW_LINES, asked).fetchone()[0]
+        return {} if lines is None else {flow.id: flow for flow in map(decode, lines.split("\n"))}
+    except (sqlite3.OperationalError, msgspec.DecodeError):
+        return _readable_flows(db, asked)
+
+
+def _readable_flows(db: sqlite3.Connection, asked: tuple[str]) -> dict[JobId, Flow]:
     found: dict[JobId, Flow] = {}
     decode = _flow_decoder().decode
-    for id, body in db.execute(_FLOWS, (_encode(list(ids)).decode(),)).fetchall():
+    for id, body in db.execute(_FLOWS, asked).fetchall():
         try:
             found[id] = decode(body)
         except msgspec.DecodeError as error:
@@ -84,8 +95,7 @@ def add_flows(db: sqlite3.Connection, tables: LoadedTables, ids: Collection[JobI
 
 def step_jobs(db: sqlite3.Connection, flow: JobId, first: int, last: int, limit: int, sql: str = _ALL) -> list[Job]:
     values = {"flow": flow, "first": first, "last": last, "limit": limit}
-    rows: Iterable[Row] = mark_undecodable(fetch_rows(db, sql, values))
-    return [job_of(row) for row in rows]
+    return [job_of(row) for row in fetch_whole_rows(db, sql, values)]
 
 
 def add_step_jobs(db: sqlite3.Connection, tables: LoadedTables, name: Name) -> None:

@@ -14,8 +14,7 @@ from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules.loaded import ChangedJob
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .flow_rows import add_flow_jobs, drop_flow_job
-from .lenient import fetch_rows
-from .lists import mark_undecodable
+from .lists import fetch_whole_rows
 from .out_of_order import drop_out_of_order, record_any_out_of_order, record_out_of_order
 from .runs import keep_last_runs
 
@@ -41,7 +40,7 @@ def find_jobs(
     """The jobs of these ids, and the jobs that hold these unique and idempotency keys."""
     given = {"ids": ids, "unique": unique, "idempotent": idempotent}
     texts = {name: _encode(list(values)).decode() for name, values in given.items()}
-    return [job_of(row) for row in mark_undecodable(fetch_rows(db, _FIND, texts))]
+    return [job_of(row) for row in fetch_whole_rows(db, _FIND, texts)]
 
 
 def existing_ids(db: sqlite3.Connection, ids: Collection[JobId]) -> set[JobId]:
@@ -101,7 +100,13 @@ def _as_inserted(job: Job) -> Job:
     return msgspec.structs.replace(job, state=State.PENDING)
 
 
-_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, error, ending) = ({value_lists(1, 24)[1:-1]}, NULL) WHERE id = ?"
+_SAVED_COLUMNS = len(COLUMNS.split(", ")) + 1
+_SAVE = {
+    size: f"""UPDATE mainspring_jobs AS job
+        SET ({COLUMNS}, error, ending) = ({", ".join(f"changed.column{n}" for n in range(1, _SAVED_COLUMNS + 1))}, NULL)
+        FROM (VALUES {value_lists(size, _SAVED_COLUMNS)}) AS changed WHERE job.id = changed.column1"""
+    for size in (64, 8, 1)
+}
 # Of a job that cannot be decoded only these are written: its record stays.
 _SAVE_STATE = "UPDATE mainspring_jobs SET state = ?, lease = ?, worker = ? WHERE id = ?"
 
@@ -110,7 +115,8 @@ def _save(db: sqlite3.Connection, pairs: Sequence[tuple[Job, Job]]) -> None:
     """Writes changed jobs, each with its tags, its error and the counts of final states."""
     keep_last_runs(db, [old.id for old, new in pairs if old.state.final and not new.state.final])
     whole = [new for _, new in pairs if not new.unreadable]
-    db.executemany(_SAVE, [(*row_of(job), _failure_kind(job), job.id) for job in whole])
+    for chunk in chunks([(*row_of(job), _failure_kind(job)) for job in whole], tuple(_SAVE)):
+        db.execute(_SAVE[len(chunk)], flatten(chunk))
     broken = [new for _, new in pairs if new.unreadable]
     db.executemany(_SAVE_STATE, [(job.state.value, job.lease, job.worker, job.id) for job in broken])
     moves: dict[State, int] = {}

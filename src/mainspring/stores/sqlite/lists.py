@@ -23,7 +23,7 @@ from ...records.query import Cursor, Filter, Sort
 from ..rows import COLUMNS, Row, job_of
 from .handle import SqliteHandle
 from .job_query import AS_JSON, JobQuery, Source
-from .lenient import fetch_rows_leniently, is_not_utf8_error, is_too_big_error
+from .lenient import Values, fetch_rows_leniently, is_not_utf8_error, is_too_big_error
 
 MAX_INDEXED_ROWS = 500
 FIRST_MERGED_ROWS = 500
@@ -124,6 +124,16 @@ def _read(db: sqlite3.Connection, query: JobQuery, sql: str) -> list[Row]:
         if not is_not_utf8_error(error) and not is_too_big_error(error):
             raise
         return mark_undecodable(fetch_rows_leniently(db, sql.replace(AS_JSON, COLUMNS), query.values))
+
+
+def fetch_whole_rows(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+    """The rows (of COLUMNS) of a query, as one JSON text: see AS_JSON."""
+    try:
+        return _rows(db.execute(f"SELECT {AS_JSON} FROM ({sql})", values).fetchone()[0])
+    except (sqlite3.OperationalError, sqlite3.DataError) as error:
+        if not is_not_utf8_error(error) and not is_too_big_error(error):
+            raise
+        return mark_undecodable(fetch_rows_leniently(db, sql, values))
 
 
 def mark_undecodable(rows: list[Row]) -> list[Row]:
