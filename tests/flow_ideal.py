@@ -219,7 +219,8 @@ class Ideal:
             return "a"
         failed = states.count("dead") > allowed or maker == "dead"
         if not self._all_ended(step):
-            return "d" if failed and step.closed and step.judged and self.plan.fail_fast else "r"
+            final = step.closed or not plan.failed_ratio  # more items change nothing
+            return "d" if failed and final and step.judged and self.plan.fail_fast else "r"
         stopped = maker == "cancelled" or len(states) - states.count("completed") > allowed
         return "d" if failed else "x" if stopped else "c"
 

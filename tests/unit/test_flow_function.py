@@ -568,7 +568,10 @@ def nested_condition(levels: int) -> Any:
         (lambda: careful.using(when=lines.step("a")).step(1), "a condition compares values of steps"),
         (lambda: lines.step("a"), "flow 'flow': lines yields its items one by one"),
         (lambda: lines.map(["a", "b"]), "task 'lines' yields items, and is no item of a map"),
-        (lambda: needs_its_own_items(), "'reserve-2' gets its items while 'lines' runs, and needs 'anything', which"),
+        (
+            lambda: needs_its_own_items(),
+            r"in a circle: lines -> reserve -> total -> anything -> lines \(a task that yields begins when all",
+        ),
         (lambda: reserve.map("ab", "7"), "a map takes a list of items, got 'ab'"),
         (lambda: reserve.map({"a": 1}, "7"), "a map takes a list of items"),
         (lambda: reserve.map(5, "7"), "a map takes a list of items, got 5"),  # type: ignore[arg-type]

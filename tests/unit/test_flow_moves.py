@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from flow_ideal import Ending, Ideal
 from mainspring.flow.graph import Graph
 from mainspring.flow.moves import add_items, cancel, count_made, end_steps, is_settled, revive, skip, start
 from mainspring.flow.row_edit import MAX_INLINE_BYTES, MAX_MOVED_ITEMS
 from mainspring.flow.verdict import judge
-from mainspring.flow.yielding import takes_items
+from mainspring.flow.yielding import ITEMS_STOPPED, NO_MAPS, takes_items
 from mainspring.records.flow import FAN_OUT, Flow, Move, StepEnd
 from mainspring.records.job import NewJob
 from mainspring.records.plan import (
@@ -334,6 +335,16 @@ def test_source_begins_when_its_maps_can_and_they_begin_with_it() -> None:
     assert [one.task for one in play.made] == ["by", "rows"]
 
 
+def test_page_that_is_made_again_later_has_the_same_jobs() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    first, again = (
+        add_items(play.graph, play.flow, 2, 1, ["1", "2"], at, last=False).jobs
+        for at in (NOW, NOW + timedelta(hours=1))
+    )
+    assert [job.id for job in first] == [job.id for job in again]
+
+
 def test_end_of_a_source_closes_its_maps() -> None:
     play = Play(YIELDING)
     play.end(position_of(0))
@@ -412,6 +423,27 @@ def test_maps_of_a_cancelled_flow_take_no_items() -> None:
     assert not takes_items(play.graph, play.flow, 2)
     play.end(position_of(1), state="cancelled")
     assert play.flow.statuses == "cxxxr"
+
+
+def test_source_runs_once_more_for_all_maps_that_it_has_not_served() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    pages(play, 2, 1, "1")
+    play.end(position_of(1), result=NO_MAPS)
+    assert (play.flow.statuses, play.flow.lives, len(play.made)) == ("crrrw", {1: 1}, 3)
+    pages(play, 3, 1, "1")
+    play.end(position_of(1, 0, 1), result="1")
+    assert [play.flow.counts[n].closed for n in (2, 3)] == [True, True]
+
+
+def test_source_is_put_back_to_work_as_often_as_any_step() -> None:
+    play = Play(YIELDING)
+    play.end(position_of(0))
+    play.flow = replace(play.flow, lives={1: 127})
+    play.jobs[position_of(1, 0, 127)] = play.jobs.pop(position_of(1))
+    pages(play, 2, 1, "1")
+    play.end(position_of(1, 0, 127), result=NO_MAPS)
+    assert (play.flow.lives, play.flow.statuses[3], play.flow.notes[3]) == ({1: 127}, "x", ITEMS_STOPPED)
 
 
 def test_source_that_was_skipped_skips_maps_that_have_no_items() -> None:

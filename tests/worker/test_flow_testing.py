@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from typing import Literal
 
 import pytest
 
-from mainspring import Mainspring, State
+from mainspring import Context, Mainspring, State
 
 
 def shop() -> Mainspring:
@@ -46,6 +48,31 @@ async def test_delay_of_three_days_is_milliseconds_in_advance() -> None:
         assert (await run.job()).state is State.COMPLETED
         assert (await run.job()).finished_at == jobs.clock.now()
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("mode", ["manual", "inline"])
+async def test_items_that_a_task_yields_run_in_the_kit(mode: Literal["manual", "inline"]) -> None:
+    app = Mainspring("memory://")
+
+    @app.task
+    async def lines(ctx: Context, count: int) -> AsyncIterator[int]:
+        for n in range(ctx.made, count):
+            yield n
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.flow
+    def load(count: int) -> list[int]:
+        return double.map(lines.step(count))
+
+    async with app.testing(mode) as jobs:
+        run = await load.enqueue(300)
+        await jobs.drain()
+        assert await run.result() == [2 * n for n in range(300)]
+        assert jobs.assert_step(run, "lines", 300).result == "300"
+        assert jobs.plan(load, 1).steps[0].yields
 
 
 async def test_plan_is_shown_and_nothing_is_stored() -> None:

@@ -174,7 +174,7 @@ async def test_it_gives_its_slot_back_while_enough_items_are_unfinished(
     unfinished: list[int] = []
     begun: list[int] = []
 
-    @app.task
+    @app.task(priority=5)  # it is claimed before the items that wait
     async def rows(ctx: Context) -> AsyncIterator[int]:
         begun.append(first := ctx.made if told else 0)
         for n in range(first, 500):
@@ -200,7 +200,7 @@ async def test_it_gives_its_slot_back_while_enough_items_are_unfinished(
         assert await run.result(timeout=1) == list(range(500))
         assert 90 <= max(unfinished) <= 100
         # It is not called until half of them have ended, so that one that begins anew is not called for each page.
-        assert len(begun) in range(5, 8)
+        assert len(begun) in range(8, 11)
         assert (await source_of(app)).attempt == 1
 
 

@@ -228,12 +228,21 @@ async def test_open_flows_beyond_a_limit_are_estimated(app: Mainspring, monkeypa
     @app.task
     async def wait() -> None: ...
 
+    @app.flow
+    def old() -> None:
+        wait.using(delay=3600).step()
+
+    @app.flow
+    def new() -> None:
+        wait.using(delay=3600).step()
+
     async with app:
-        for _ in range(25):
-            plan = app.plan("one")
-            plan.step(wait)
-            await plan.enqueue()
-        assert (await scraped(app))["mainspring_flows_open", "mainspring.flow"] == 25
+        for flow, count in ((old, 15), (new, 10)):
+            await app.enqueue_many(flow.job() for _ in range(count))
+            await app.drain()
+        told = (await scraped(app)).items()
+        open_flows = {labels[1]: count for labels, count in told if labels[0] == "mainspring_flows_open"}
+        assert open_flows == {"new": 25}  # estimated from the newest ten
 
 
 async def test_an_empty_store_has_every_metric(app: Mainspring) -> None:

@@ -81,7 +81,7 @@ class Yielder(Struct, frozen=True):
 
     maps: tuple[int, ...]
     awaited: tuple[int, ...]
-    """What its maps need beside it."""
+    """What its maps need, and itself does not."""
 
 
 def _sources(steps: Sequence[PlannedStep]) -> Mapping[int, int]:
@@ -100,7 +100,9 @@ def _yielders(sources: Mapping[int, int], needs: Sequence[Sequence[int]]) -> Map
     for n, source in sources.items():
         found.setdefault(source, []).append(n)
     return {
-        source: Yielder(tuple(maps), tuple(sorted({need for n in maps for need in needs[n]} - {source})))
+        source: Yielder(
+            tuple(maps), tuple(sorted({need for n in maps for need in needs[n]} - {source, *needs[source]}))
+        )
         for source, maps in found.items()
     }
 

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from ..ids import JobId
 from ..records.flow import OPEN, Flow, ItemCounts, Move, StepEnd, StepStatus
+from ..records.step import MAX_LIVES
 from .graph import Graph, behind
 from .row_edit import RowEdit
 
-# Times that a step can be put back to work: a life has 7 bits of a position.
-MAX_LIVES = 127
 _NO_ITEMS: Mapping[int, int] = {}
 
 

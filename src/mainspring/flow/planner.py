@@ -15,7 +15,7 @@ from msgspec import Struct
 from ..codec import encode
 from ..errors import BadFlow
 from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
-from .graph import Graph, behind, known_dependencies, values_of
+from .graph import Graph, known_dependencies, values_of
 from .renumber import renumbered
 from .values import Value, YieldedItems, condition_of, operand_of, shallow
 
@@ -242,40 +242,33 @@ def _check_step(plan: Plan, graph: Graph, n: int, step: PlannedStep) -> None:
                     f"step {step.name!r} runs with on={step.on!r}, when argument {name!r} may have no value: "
                     f"declare the parameter as `{name}: … | None`"
                 )
-    if step.yields:
-        _check_yielder(graph, n, step)
+    if step.yields and n not in graph.yielders:
+        raise BadFlow(f"step {step.name!r}: its task yields items, and no map takes them: pass it to .map() of a task")
     if step.over is not None and graph.condition_paths.get(n):
         raise BadFlow(f"a condition reads the map {step.name!r}: its items are counted and read in a task")
-
-
-def _check_yielder(graph: Graph, n: int, step: PlannedStep) -> None:
-    if n not in graph.yielders:
-        raise BadFlow(f"step {step.name!r}: its task yields items, and no map takes them: pass it to .map() of a task")
-    for need in graph.yielders[n].awaited:
-        if need in behind(graph, [n]):
-            one = next(m for m in graph.yielders[n].maps if need in graph.needs[m])
-            raise BadFlow(
-                f"step {graph.steps[one].name!r} gets its items while {step.name!r} runs, and needs "
-                f"{graph.steps[need].name!r}, which needs {step.name!r}: let another step of task {step.task!r} "
-                "yield them"
-            )
 
 
 def _sorted(graph: Graph) -> Graph:
     """The graph of the plan with each step after those that it needs; in the given order where that allows it."""
     plan = graph.plan
     missing = [len(needs) for needs in graph.needs]
+    for n, yielder in graph.yielders.items():
+        missing[n] += len(yielder.awaited)
     ready = [n for n, count in enumerate(missing) if not count]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
         order.append(n := heapq.heappop(ready))
-        for other in graph.dependents[n]:
+        for other in graph.decided_after[n]:
             missing[other] -= 1
             if not missing[other]:
                 heapq.heappush(ready, other)
     if len(order) < len(plan.steps):
-        raise BadFlow(f"the steps need each other in a circle: {' -> '.join(_circle(plan, graph, set(order)))}")
+        circle = _circle(plan, graph, set(order))
+        names, yields = {step.name for step in plan.steps if step.yields}, ""
+        if not names.isdisjoint(circle):
+            yields = " (a task that yields begins when all of its maps can: let a step of its own yield items for one)"
+        raise BadFlow(f"the steps need each other in a circle: {' -> '.join(circle)}{yields}")
     return graph if order == sorted(order) else Graph(renumbered(plan, order))
 
 
@@ -285,7 +278,8 @@ def _circle(plan: Plan, graph: Graph, sound: set[int]) -> list[str]:
     n = next(n for n in range(len(plan.steps)) if n not in sound)
     while n not in path:
         path[n] = None
-        n = next(need for need in graph.needs[n] if need not in sound)
+        awaited = graph.yielders[n].awaited if n in graph.yielders else ()
+        n = next(need for need in (*graph.needs[n], *awaited) if need not in sound)
     walked = list(path)
     names = [plan.steps[one].name for one in reversed([*walked[walked.index(n) :], n])]
     shown = MAX_SHOWN_NAMES // 2

@@ -178,14 +178,14 @@ class RowEdit:
                 self.stop("failing")
 
     def stop(self, state: FlowState) -> None:
-        """Cancels what may not run any more: see _may_run()."""
+        """Cancels what may not run any more: see may_run()."""
         self.state = state
         for n, status in enumerate(self.statuses):
-            if status == StepStatus.RELEASED and not self._may_run(n):
+            if status == StepStatus.RELEASED and not self.may_run(n):
                 self._cancel.add(n)
         self.look_at(range(len(self.statuses)))
 
-    def _may_run(self, n: int) -> bool:
+    def may_run(self, n: int) -> bool:
         """Whether the flow's state lets the step run."""
         return may_run(self._graph.steps[n], self.state)
 
@@ -230,7 +230,7 @@ class RowEdit:
             return self._checked(n)
         if step.on == "success" and any(map(self.failed, needs)):
             return StepStatus.UPSTREAM_FAILED
-        if not self._may_run(n):
+        if not self.may_run(n):
             return StepStatus.CANCELLED
         if n in self._graph.yielders and not self._ended(self._graph.yielders[n].awaited):
             return None
@@ -395,7 +395,7 @@ class RowEdit:
     def add_items(self, n: int, first: int, items: Iterable[str], *, last: bool) -> None:
         """Makes items of a map, from index `first` on; those made before are left out."""
         counts = self.counts.get(n)
-        if counts is None or self.statuses[n] != StepStatus.RELEASED or not self._may_run(n):
+        if counts is None or self.statuses[n] != StepStatus.RELEASED or not self.may_run(n):
             return
         filled = Filled({}, {})
         for name, operand in self._graph.steps[n].args.items():

@@ -10,6 +10,8 @@ _STEP_SHIFT_BITS, _LIFE_SHIFT_BITS = 32, 56
 MAX_INDEX = (1 << _STEP_SHIFT_BITS) - 1
 # Lives are few enough that a position fits a signed number of 64 bits.
 MAX_POSITION = (1 << 63) - 1
+# Times that a step can be put back to work: a life has 7 bits of a position.
+MAX_LIVES = 127
 
 
 class StepRef(Struct, frozen=True, gc=False):

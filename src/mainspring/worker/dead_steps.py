@@ -39,7 +39,7 @@ async def dead_steps(reads: FlowReads, graph: Graph, row: Flow, dead: Sequence[i
 async def _dead_items(reads: FlowReads, graph: Graph, row: Flow, n: int, limit: int) -> list[DeadStep]:
     """The dead items of a map, or the job that failed to make them."""
     step, life = graph.steps[n], row.lives.get(n, 0)
-    if n in row.notes:
+    if n in row.notes and n not in graph.sources:
         job = await reads.step_job(row.id, position_of(n, 0, life))
         if job is not None and job.state is State.DEAD:
             return [_dead_step(step.name, job)]
@@ -51,7 +51,7 @@ async def _dead_items(reads: FlowReads, graph: Graph, row: Flow, n: int, limit: 
         if not jobs or len(found) >= limit:
             break
         after = index_of(jobs[-1])
-    failure = Failure("ItemsDead", _counted(row, n))
+    failure = Failure("BadItems", row.notes[n]) if n in row.notes else Failure("ItemsDead", _counted(row, n))
     return found[:limit] or [DeadStep(name=step.name, task=step.task, failure=failure)]
 
 

@@ -9,13 +9,15 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from ..clock import Clock
 from ..codec import encode
 from ..errors import BadPayload, StoreUnavailable
 from ..executor.threads import Threads
 from ..flow.graph import Graph
 from ..flow.moves import add_items
-from ..flow.yielding import may_run, takes_items
+from ..flow.yielding import NO_MAPS, may_run, takes_items
 from ..records.flow import FLOW_STOPPED, Flow, ItemCounts
 from ..records.outcome import Cancel, Discard, Skip, Snooze
 from ..store import Store
@@ -176,8 +178,8 @@ class ItemPages:
             raise Snooze(MIN_SNOOZE_SECONDS, str(error)) from None
 
 
-async def run_yielding(task: Task[Any, Any], ctx: Context, pages: ItemPages, threads: Threads) -> int:
-    """Runs a task that yields, and returns how many items there are."""
+async def run_yielding(task: Task[Any, Any], ctx: Context, pages: ItemPages, threads: Threads) -> Any:
+    """Runs a task that yields, and returns how many items there are, or that no map takes them."""
     ctx.yield_into(pages)
     args, kwargs = ctx.arguments
     call = partial(task.fn, *(() if task.arguments.context is None else (ctx,)), *args, **kwargs)
@@ -189,7 +191,7 @@ async def run_yielding(task: Task[Any, Any], ctx: Context, pages: ItemPages, thr
             await threads.call(partial(_run_in_thread, call, pages, asyncio.get_running_loop()), ctx)
         await pages.store(last=True)
     except _NoMaps:
-        return pages.total
+        return msgspec.json.decode(NO_MAPS)
     except Skip as skip:
         if pages.total:
             raise Discard(f"it raised Skip ({skip}) after it had yielded items: return instead") from None

@@ -276,7 +276,7 @@ class Runner:
         self._flows = self._flows or FlowRuns(self._store_calls, self._result_limit)
         return self._flows
 
-    async def _yield(self, task: Task[Any, Any], ctx: Context) -> int:
+    async def _yield(self, task: Task[Any, Any], ctx: Context) -> Any:
         from .item_pages import ItemPages, run_yielding
 
         pages = ItemPages(ctx, self._clock, self._store_calls, self._payload_limit)
