@@ -91,6 +91,17 @@ class TestOrder(Groups):
             await audit(shards_of(store))
 
 
+    async def test_jobs_of_groups_with_more_than_their_share_are_claimed_in_order(self) -> None:
+        """The first jobs of all are in few of the queues."""
+        async with self.opened() as store:
+            few = [new_job(queue=f"queue-{n % 3:04}", run_at=later(-9)) for n in range(400)]
+            jobs = [*few, *some_jobs(1, self.queues, max(500, self.queues))]
+            await put(store, *jobs)
+            await beat(store)
+            assert [job.id for job in await self.drained(store, 150)] == in_order(jobs)
+            await audit(shards_of(store))
+
+
 class TestIndex(Groups):
     @pytest.fixture
     def jobs(self) -> list[NewJob]:

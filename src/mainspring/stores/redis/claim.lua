@@ -183,6 +183,22 @@ local function read_between(group, low, high, count)
   return entries
 end
 
+-- Reads on in the groups that may have more entries before the last one that will be taken. `open` are the groups that
+-- may have more at all, with the last entry read. Returns whether `found` is in order then, which it was if `ordered`.
+local function read_open(open, read, ordered)
+  while next(open) do
+    table.sort(found, before)
+    local short = {}
+    for group, last in pairs(open) do
+      if #found < most or before(last, found[most]) then short[#short + 1] = group end
+    end
+    if not short[1] then return true end
+    for n = 1, #short do read(short[n], '(' .. open[short[n]][3]) end
+    ordered = false
+  end
+  return ordered
+end
+
 -- Groups with ready jobs that the index lacks: a release that does not know it has added them.
 local missing = {}
 -- Reads groups in the order of their first entries, until the rest of them have only later ones. Each round reads some
@@ -193,12 +209,18 @@ local function read_by_heads()
     local groups, bound
     groups, bound, low = next_groups(low, count, known)
     local upto, room, size = bound == '' and '+' or '(' .. bound, most - #found, #found
+    local share, open = math.min(room, math.ceil(room / math.max(1, #known + #groups)) + 4), {}
+    local function read(group, first)
+      local entries = read_between(group, first, upto, share)
+      open[group] = #entries == share and found[#found] or nil
+      return entries
+    end
     for n = 1, #known do
-      if read_between(known[n], from, upto, room)[1] then ordered = false end
+      if read(known[n], from)[1] then ordered = false end
     end
     for n = 1, #groups do
       local group, head = groups[n][1], groups[n][2]
-      local entries = read_between(group, '-', upto, room)
+      local entries = read(group, '-')
       if entries[1] then
         known[#known + 1] = group
         known[group] = true
@@ -210,6 +232,7 @@ local function read_by_heads()
       if entries[2] or string.sub(entries[1] or '', 1, HEAD_BYTES) ~= head then ordered = false end
       if n > 1 and groups[n - 1][2] == head then ordered = false end
     end
+    ordered = read_open(open, read, ordered)
     from, count = '[' .. bound, math.max(count, math.ceil((most - #found) * #known / math.max(1, #found - size)))
     count = math.min(count, most)
   until bound == '' or #found >= most
