@@ -210,7 +210,7 @@ class Rival:
         self,
         store: RedisStore,
         act: Callable[[], Awaitable[object]],
-        scripts: Sequence[str] = ("write", "commit", "prepare"),
+        scripts: Sequence[str] = ("write", "commit", "prepare", "finish"),
     ) -> None:
         self._act, self._scripts, self.commits, self.won = act, scripts, 0, 0
         for shard in store._open().all:

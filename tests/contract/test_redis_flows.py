@@ -15,6 +15,7 @@ from books import audit
 from clusters import RedisCluster
 from mainspring.clock import EPOCH
 from mainspring.errors import SchemaMismatch, StoreError, StoreUnavailable
+from mainspring.ids import JobId
 from mainspring.records.flow import FlowWithPlan
 from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Done, Released, Suspend, decide
@@ -22,7 +23,7 @@ from mainspring.records.plan import Plan, StepOptions, ValueOf
 from mainspring.records.query import Update
 from mainspring.records.step import MAX_POSITION, StepRef, position_of
 from mainspring.records.worker import WorkerCommands
-from mainspring.stores.redis import enqueue, finish, plain, two_phase
+from mainspring.stores.redis import enqueue, finish, plain, step_ends, two_phase
 from mainspring.stores.redis.records import FLAG_SCHEDULED, flags, record_of
 from mainspring.stores.redis.releases import RECORDS_VERSION
 from mainspring.stores.redis.shard import Shards
@@ -284,7 +285,8 @@ class TestRoundTrips(OnServers):
         self, ready: Callable[..., Awaitable[Act]], bound: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """How much of a batch one script may take is another matter: those go one after the other on one way."""
-        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 10**9)
+        for module in (two_phase, step_ends):
+            monkeypatch.setattr(module, "MAX_SCRIPT_ARGS", 10**9)
         monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 10**9)
         monkeypatch.setattr(plain, "MAX_PLAIN", 10**9)
         trips = []
@@ -387,9 +389,10 @@ class TestPlainEnds(OnServers):
         assert await play() == by_sets
         assert calls == [3]
 
-    async def test_a_step_that_was_claimed_again_meanwhile_is_not_ended(self) -> None:
+    @pytest.mark.parametrize("spread", [False, True])
+    async def test_a_step_that_was_claimed_again_meanwhile_is_not_ended(self, spread: bool) -> None:
         async with self.opened() as store, self.opened() as other:
-            id = await begin(store, chain("a", "b"))
+            id = await self.begun(store, spread)
             job = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
             again: list[Job] = []
 
@@ -401,14 +404,50 @@ class TestPlainEnds(OnServers):
             test_redis_batches.Rival(store, claim_again)
             assert await finish_run(store, job, Done("1"), now=NOW) == set()
             assert [one for one in await all_jobs(other) if one.id == job.id] == again
-            assert (await row_of(other, id)).statuses == "rw"
+            assert (await row_of(other, id)).statuses == "rww"
 
-    async def test_a_step_under_another_lease_is_not_ended(self) -> None:
+    async def begun(self, store: RedisStore, spread: bool) -> JobId:
+        """A flow of three steps, in one shard or in as many as there are."""
+        if not spread or len(store.url.bases) == 1:
+            return await begin(store, chain("a", "b", "c"))
+        queue, plan = a_spread_plan(store._open())
+        return await begin(store, plan, queue=queue)
+
+    @pytest.mark.parametrize("spread", [False, True])
+    async def test_a_step_under_another_lease_is_not_ended(self, spread: bool) -> None:
+        async with self.opened() as store:
+            id = await self.begun(store, spread)
+            job = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
+            assert await finish_run(store, job, Done("1"), now=NOW, lease="another") == set()
+            assert (await row_of(store, id)).statuses == "rww"
+
+    async def test_a_flow_of_which_one_end_is_refused_moves_by_the_others(self) -> None:
+        async with self.opened() as store:
+            plan = Plan((a_step("a"), a_step("b"), a_step("c", after=(0, 1))))
+            ids = [await begin(store, plan) for _ in range(3)]
+            await beat(store)
+            jobs = (await claim(store, tasks=["a", "b"], limit=6)).jobs
+            refused = next(job for job in jobs if job.task == "b" and job.step and job.step.flow == ids[1])
+            outcomes = [decide(job, Done("1"), now=NOW) for job in jobs]
+            outcomes = [replace(one, lease="another") if one.id == refused.id else one for one in outcomes]
+            assert await store.finish(outcomes) == {job.id for job in jobs if job is not refused}
+            assert [(await row_of(store, id)).statuses for id in ids] == ["ccr", "crw", "ccr"]
+            await audit(store._open())
+
+    async def test_an_end_waits_for_a_transaction_that_changes_its_flow(self) -> None:
         async with self.opened() as store:
             id = await begin(store, chain("a", "b"))
             job = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
-            assert await finish_run(store, job, Done("1"), now=NOW, lease="another") == set()
-            assert (await row_of(store, id)).statuses == "rw"
+            (shard,) = [one for one in store._open().all if await one.call("HEXISTS", f"{one.base}:flow", id)]
+            async with two_phase.locked(store._open(), [two_phase.has(f"{shard.base}:flow", id, None)]) as lock:
+                assert lock
+                ending = asyncio.create_task(finish_run(store, job, Done("1"), now=NOW))
+                done, _ = await asyncio.wait([ending], timeout=0.2)
+                assert done == set()
+                assert await shard.call("HLEN", f"{shard.base}:end") == 0
+            assert await ending == {job.id}
+            assert (await row_of(store, id)).statuses == "cr"
+            await audit(store._open())
 
 
 class TestRecords(OnServers):
@@ -560,7 +599,7 @@ async def test_a_chain_in_one_shard_needs_no_two_phase_commit(redis_cluster: Red
         for shard in store._open().all:
             shard.script = _noting(shard.script, called)  # type: ignore[method-assign]
         await finish_run(store, job, Done("1"), now=NOW)
-        assert called == ["commit"]
+        assert called == ["finish"]
 
 
 def _noting(script: Callable[..., Awaitable[Any]], called: list[str]) -> Callable[..., Awaitable[Any]]:

@@ -90,7 +90,6 @@ class TestOrder(Groups):
             assert [job.id for job in await self.drained(store, limit)] == left
             await audit(shards_of(store))
 
-
     async def test_jobs_of_groups_with_more_than_their_share_are_claimed_in_order(self) -> None:
         """The first jobs of all are in few of the queues."""
         async with self.opened() as store:

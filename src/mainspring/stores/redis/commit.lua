@@ -6,7 +6,7 @@ local answers = units(3, function(at, last)
   local other = locked_by(ARGV, at, ARGV[1])
   if other then return other end
   if stale(ARGV, at) then return 0 end
-  run(ARGV, at, last, changed)
+  execute(ARGV, at, last, changed)
   any = true
   return 1
 end)

@@ -17,6 +17,7 @@ from ..rules.keys import keys_held_by
 from ..rules.loaded import ChangedJob, LoadedTables, NotRead
 from .flow_rows import flow_commands, flow_conditions
 from .index import Command, final_entries, index_commands
+from .new_jobs import new_step_command
 from .records import Raw, claim_of, last_run, packed, record_of
 from .shard import Shards
 from .snapshot import Snapshot
@@ -25,6 +26,7 @@ from .two_phase import Condition, Unit, has, has_members, lacks_member
 _encode = msgspec.json.Encoder().encode
 # How long a shard remembers the id of a job that moved away, so that a repeated enqueue does not add it again.
 REMEMBER_SECONDS = 86_400
+NO_JOB: Raw = (None, None, None)
 
 
 def unit_of(
@@ -52,7 +54,7 @@ def _commands(
 ) -> Iterator[Command]:
     base = shards.first.base
     for id, old, new in changed:
-        yield from _job_commands(shards, snapshot, id, _raw(snapshot, id), old, new, now)
+        yield from job_commands(shards, snapshot, id, raw_of(snapshot, id), old, new, now)
     yield from _key_commands(shards, [(old, new) for _, old, new in changed])
     yield from _run_commands(shards, tables, changed)
     yield from flow_commands(shards, snapshot.flows, tables)
@@ -67,8 +69,8 @@ def _commands(
         yield "RPUSH", f"{shards.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 
 
-def _raw(snapshot: Snapshot, id: JobId) -> Raw:
-    return snapshot.jobs[id][0] if id in snapshot.jobs else (None, None, None)
+def raw_of(snapshot: Snapshot, id: JobId) -> Raw:
+    return snapshot.jobs[id][0] if id in snapshot.jobs else NO_JOB
 
 
 def _conditions(
@@ -76,13 +78,13 @@ def _conditions(
 ) -> Iterator[Condition]:
     base = shards.first.base
     # Log lines are accepted only while the run goes on, even if they do not change the job.
-    for id in dict.fromkeys([*(one.id for one in changed), *(id for id, _ in tables.lines)]):
+    ids = {one.id for one in changed}
+    for id in dict.fromkeys(id for id, _ in tables.lines if id not in ids):
         raw, old = snapshot.jobs.get(id, (None, None))
         if raw is not None and old is not None:
             yield from _as_read(shards, id, raw, old)
-    for id, old, new in changed:
-        if new is not None and (old is None or shards.of(old.queue) is not shards.of(new.queue)):
-            yield has(f"{shards.of(new.queue).base}:job", packed(id), None)
+    for one in changed:
+        yield from job_conditions(shards, snapshot, *one)
     for key in tables.keys_read:
         yield has(f"{shards.of_key(key).base}:key", key, snapshot.keys[key])
     for name in tables.schedules_read:
@@ -92,6 +94,17 @@ def _conditions(
     yield from flow_conditions(shards, snapshot.flows, tables, changed)
     for id in tables.workers_read:
         yield has(f"{base}:worker", id, snapshot.workers[id])
+
+
+def job_conditions(
+    shards: Shards, snapshot: Snapshot, id: JobId, old: Job | None, new: Job | None
+) -> Iterator[Condition]:
+    """A changed job is as it was read. A new one is not there, nor one in the shard to which it moves."""
+    raw, found = snapshot.jobs.get(id, (None, None))
+    if raw is not None and found is not None:
+        yield from _as_read(shards, id, raw, found)
+    if new is not None and (old is None or shards.of(old.queue) is not shards.of(new.queue)):
+        yield has(f"{shards.of(new.queue).base}:job", packed(id), None)
 
 
 def _as_read(shards: Shards, id: JobId, raw: Raw, job: Job) -> Iterator[Condition]:
@@ -125,7 +138,7 @@ def _base_of(shards: Shards, tables: LoadedTables, id: JobId) -> str:
     return shards.of(job.queue).base
 
 
-def _job_commands(
+def job_commands(
     shards: Shards, snapshot: Snapshot, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int
 ) -> Iterator[Command]:
     """Writes a job; one that changes its shard is deleted in the old one."""
@@ -135,7 +148,7 @@ def _job_commands(
         if target is not None:
             yield from _move_commands(source.base, target.base, snapshot, id)
         yield from _write_commands(source.base, id, raw, old, None, now)
-        raw, old = (None, None, None), None
+        raw, old = NO_JOB, None
     if target is not None:
         yield from _write_commands(target.base, id, raw, old, new, now)
 
@@ -157,6 +170,9 @@ def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> I
 
 def _write_commands(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int) -> Iterator[Command]:
     """Writes or deletes a job within one shard: its record, its claim, its end and its index entries."""
+    if raw == NO_JOB and new is not None and (command := new_step_command(base, new, now)) is not None:
+        yield command
+        return
     short = packed(id)
     if (run := last_run(id, raw)) is not None and new is not None:
         yield "HSETNX", f"{base}:exec:{id}", run.number, _encode(run)

@@ -1,13 +1,14 @@
 -- Ends running jobs as completed, if all ends are plain: the lease is valid, and the job has no schedule, circuit or
--- retry, no key that another shard records, and no step but as an item of a map. It writes all of them or none.
+-- retry, and no key that another shard records. It writes all of them or none. The end of a step comes with what it means
+-- for its flow: an item of a map is counted, or the flow moves, by a unit of prelude.lua.
 -- KEYS[1] is the base of the shard.
 -- ARGV: the topic to publish; 1 if this shard records all keys, else 0; the number of counts, and the counts; the number
 -- of runs with notes, and for each its id, the id as text and its history row, complete but for the worker; the number of
--- maps, and for each its flow, its key in the counts of that flow (item_counts.py), the number of its items, and each one's
--- position and id; for each lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
+-- maps and moves, and for each its flow, the key of the map in the counts of that flow (item_counts.py) or '', the number
+-- of the steps that end, each one's position and id, the number of words of the unit, and the unit; for each lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
 -- none).
--- Returns the ids of the jobs whose end is not plain; empty if all were written.
-local base = KEYS[1] .. ':'
+-- Returns the ids of the jobs whose end is not plain, and the flows that have changed since their moves were made; both are
+-- empty if all were written.
 local locks = has_locks()
 -- The first byte of an array of eleven values in MessagePack: the record of a new job, as records.py writes it.
 local NEW_RECORD = 0x9b
@@ -48,11 +49,11 @@ local function has_circuit(task)
   if circuits[task] == nil then circuits[task] = redis.call('HEXISTS', base .. 'circuit', task) == 1 end
   return circuits[task]
 end
-local map_of = {}
+local part_of = {}
 local function is_plain(claim, lease, id)
   local run = claim and read(claim)
   if not run or run.lease ~= lease or not run.plain or has_circuit(run.task) then return false end
-  if run.step and not map_of[id] then return false end
+  if run.step and not part_of[id] then return false end
   return not locks or not lock_of(base .. 'job', id)
 end
 
@@ -84,19 +85,21 @@ local function with_worker(text, worker)
   return string.sub(text, 1, from - 1) .. '"worker":' .. cjson.encode(worker) .. string.sub(text, to + 1)
 end
 
--- The items of maps.
-local maps = {}
-local first_map = at + 1
-at = first_map
-for n = 1, tonumber(ARGV[first_map - 1]) do
-  maps[n] = { flow = ARGV[at], key = ARGV[at + 1], ids = {}, entries = {} }
-  at = at + 3
-  for item = at, at + ARGV[at - 1] - 1 do
-    local id = string.sub(ARGV[item], 9)
-    map_of[id] = maps[n]
-    maps[n].entries[id] = ARGV[item]
+-- The steps that end, by map or move.
+local parts, count = {}, tonumber(ARGV[at])
+at = at + 1
+for n = 1, count do
+  local part = { flow = ARGV[at], key = ARGV[at + 1], size = tonumber(ARGV[at + 2]), ids = {}, entries = {} }
+  local first = at + 3
+  for step = first, first + part.size - 1 do
+    local id = string.sub(ARGV[step], 9)
+    part_of[id] = part
+    part.entries[id] = ARGV[step]
   end
-  at = at + ARGV[at - 1]
+  part.unit = first + part.size + 1
+  at = part.unit + ARGV[part.unit - 1]
+  part.last = at
+  parts[n] = part
 end
 
 local all, ends, held, ended, odd, keyed, noted = {}, {}, {}, {}, {}, {}, {}
@@ -112,7 +115,7 @@ while ARGV[at] do
         local run, instant = read(runs[n]), ARGV[this + count]
         local ending, mine = of(ended, run.task), of(held, run.worker)
         all[#all + 1] = id
-        if run.step then table.insert(map_of[id].ids, id) end
+        if run.step then table.insert(part_of[id].ids, id) end
         if run.keyed then keyed[#keyed + 1] = id end
         if row then
           row.text = with_worker(row.text, run.worker)
@@ -132,7 +135,7 @@ while ARGV[at] do
 end
 -- Counts the items of a map in the counts of its flow. Those from the last one on are odd, and all if it has no counts.
 local counts = {}
-local function count(map)
+local function count_items(map)
   local flow = map.flow
   if counts[flow] == nil then
     local text = not (locks and lock_of(base .. 'items', flow)) and redis.call('HGET', base .. 'items', flow)
@@ -144,8 +147,21 @@ local function count(map)
   for n = #map.ids, room + 1, -1 do odd[#odd + 1] = table.remove(map.ids) end
   if found then found[1] = found[1] + #map.ids end
 end
-for n = 1, #maps do
-  if maps[n].ids[1] then count(maps[n]) end
+-- The ends of a move are odd if one of them is, or if the flow has changed.
+local raced = {}
+local function check_move(move)
+  local moved = locked_by(ARGV, move.unit, '') or stale(ARGV, move.unit)
+  if moved then raced[#raced + 1] = move.flow end
+  if moved or #move.ids < move.size then
+    for n = 1, #move.ids do odd[#odd + 1] = move.ids[n] end
+  end
+end
+for n = 1, #parts do
+  if parts[n].key == '' then
+    check_move(parts[n])
+  elseif parts[n].ids[1] then
+    count_items(parts[n])
+  end
 end
 local freed, holders = {}, {}
 for from = 1, #keyed, 1000 do
@@ -160,7 +176,7 @@ for from = 1, #keyed, 1000 do
     end
   end
 end
-if odd[1] then return odd end
+if odd[1] or raced[1] then return { odd, raced } end
 for from = 1, #freed, 1000 do
   local last, mine = math.min(from + 999, #freed), {}
   local found = redis.call('HMGET', base .. 'key', unpack(freed, from, last))
@@ -169,11 +185,11 @@ for from = 1, #freed, 1000 do
   end
   if mine[1] then redis.call('HDEL', base .. 'key', unpack(mine)) end
 end
-for n = 1, #maps do
-  local flow, entries, done = maps[n].flow, {}, {}
-  for item, id in ipairs(maps[n].ids) do
-    entries[item] = maps[n].entries[id]
-    done[2 * item - 1], done[2 * item] = 0, entries[item]
+for n = 1, #parts do
+  local flow, entries, done = parts[n].flow, {}, {}
+  for step, id in ipairs(parts[n].ids) do
+    entries[step] = parts[n].entries[id]
+    done[2 * step - 1], done[2 * step] = 0, entries[step]
   end
   each(entries, 1000, function(...) redis.call('ZREM', base .. 'steps:open:' .. flow, ...) end)
   each(done, 2000, function(...) redis.call('ZADD', base .. 'steps:done:' .. flow, ...) end)
@@ -192,5 +208,10 @@ for task, pairs in pairs(ended) do
   redis.call('SADD', base .. 'ends', 'completed\0' .. task)
 end
 for n = 4, 3 + ARGV[3] do redis.call('RPUSH', base .. 'counting', ARGV[n]) end
+local changed = {}
+for n = 1, #parts do
+  if parts[n].key == '' then execute(ARGV, parts[n].unit, parts[n].last, changed) end
+end
+if next(changed) then update_groups(changed) end
 redis.call('PUBLISH', KEYS[1], ARGV[1])
-return odd
+return { {}, {} }

@@ -9,33 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
-from ...clock import EPOCH, micros
+from ...clock import EPOCH
 from ...failpoint import failpoint
-from ...ids import JobId, Lease
+from ...ids import JobId
 from ...records.outcome import Outcome
-from ...records.run import Execution, RunNotes, RunReport
-from ...records.tally import sums_by_minute
+from ...records.run import RunReport
 from .. import rules
 from ..rules.finish import finish_one, report_one
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_outcome, of_report
 from . import plain
-from .connection import Arg
+from .finish_script import MAX_PLAIN, end_plain
 from .handle import RedisHandle
-from .index import step_entry
-from .item_counts import map_key
 from .job_reads import read_jobs
-from .records import packed, unpacked
 from .releases import older_workers
 from .shard import Shard, Shards
 from .step_ends import finish_steps, is_plain_item
 from .transact import transact
-
-_encode = msgspec.json.Encoder().encode
-# Plain ends per call of the script: the server does nothing else meanwhile.
-MAX_PLAIN = 1_000
 
 
 class RedisFinish(RedisHandle):
@@ -132,9 +122,9 @@ async def _finish_in(shard: Shard, outcomes: Sequence[Outcome], alone: bool) -> 
     done = set[JobId]()
     for start in range(0, len(outcomes), MAX_PLAIN):
         some = list(outcomes[start : start + MAX_PLAIN])
-        if odd := {unpacked(id) for id in await shard.script("finish", _script_args(some, alone))}:
+        if odd := (await end_plain(shard, some, alone)).jobs:
             some = [outcome for outcome in some if outcome.id not in odd]
-            if not some or await shard.script("finish", _script_args(some, alone)):
+            if not some or (await end_plain(shard, some, alone)).jobs:
                 continue  # something changed in between: the rules finish them
         done |= {outcome.id for outcome in some}
     return done
@@ -171,49 +161,6 @@ async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Ma
     older = await older_workers(shards, now) if any(outcome.plan is not None for outcome in outcomes) else []
     accepted = await transact(shards, "finish", outcomes, needs, rule, now)
     return {outcome.id for outcome, is_accepted in zip(outcomes, accepted, strict=True) if is_accepted}
-
-
-def _script_args(outcomes: Sequence[Outcome], alone: bool) -> list[Arg]:
-    """The arguments of finish.lua."""
-    counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in sums_by_minute(outcomes).items()]
-    notes: list[Arg] = []
-    maps: dict[tuple[JobId, int], list[bytes]] = {}
-    leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
-    for outcome in outcomes:
-        if outcome.account is not None:
-            notes += (packed(outcome.id), outcome.id, _encode(_first_run(outcome, outcome.account)))
-        if (lists := leases.get(outcome.lease)) is None:
-            lists = leases[outcome.lease] = (outcome.lease, [], [], [])
-        _, ids, instants, rest = lists
-        ids.append(short := packed(outcome.id))
-        if (step := outcome.step) is not None:
-            maps.setdefault((step.flow, map_key(step.position)), []).append(step_entry(step.position, short))
-        instants.append(str(micros(outcome.finished_at)))
-        rest.append("0" if outcome.result is None else f"1{outcome.result}")
-    args: list[Arg] = ["final", int(alone), len(counts), *counts, len(notes) // 3, *notes, len(maps)]
-    for (flow, key), entries in maps.items():
-        args += (flow, key, len(entries), *entries)
-    for lease, ids, instants, rest in leases.values():
-        args += (lease, len(ids), *ids, *instants, *rest)
-    return args
-
-
-def _first_run(outcome: Outcome, notes: RunNotes) -> Execution:
-    """The history row of a run with notes, if it is the first run of its job. finish.lua adds the worker."""
-    return Execution(
-        job_id=outcome.id,
-        number=1,
-        attempt=1,
-        ending=outcome.ending,
-        worker="",
-        lease=outcome.lease,
-        started_at=outcome.started_at or outcome.finished_at,
-        finished_at=outcome.finished_at,
-        result_size=len((outcome.result or "").encode()),
-        items=notes.items,
-        usage=notes.usage,
-        metadata=notes.metadata,
-    )
 
 
 async def _by_shard(shards: Shards, reports: Sequence[RunReport]) -> dict[Shard, list[RunReport]]:

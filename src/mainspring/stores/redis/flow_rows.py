@@ -106,16 +106,32 @@ def flow_commands(shards: Shards, rows: dict[JobId, FlowRow], tables: LoadedTabl
         if (flow := flows.get(id)) is not None:
             yield "HSET", f"{shards.of(flow.queue).base}:plan", id, _encode(plan)
     for id, flow in flows.items():
-        base = _base(shards, rows[id], flow)
-        row, items = _split(shards, rows[id], tables, flow)
-        if row is not None:
-            yield "HSET", f"{base}:flow", id, _encode(row)
-        else:
-            yield "HDEL", f"{base}:flow", id
-            yield "HDEL", f"{base}:plan", id
-        for other in changed_bases(rows[id].items, items):
-            text = items.get(other)
-            yield ("HDEL", f"{other}:items", id) if text is None else ("HSET", f"{other}:items", id, text)
+        yield from _row_commands(shards, rows[id], tables, id, flow)
+
+
+def _row_commands(
+    shards: Shards, old: FlowRow, tables: LoadedTables, id: JobId, flow: Flow | None
+) -> Iterator[Command]:
+    base = _base(shards, old, flow)
+    row, items = _split(shards, old, tables, flow)
+    if row is not None:
+        yield "HSET", f"{base}:flow", id, _encode(row)
+    else:
+        yield "HDEL", f"{base}:flow", id
+        yield "HDEL", f"{base}:plan", id
+    for other in changed_bases(old.items, items) if old.items or items else ():
+        text = items.get(other)
+        yield ("HDEL", f"{other}:items", id) if text is None else ("HSET", f"{other}:items", id, text)
+
+
+def move_of(shards: Shards, old: FlowRow, tables: LoadedTables, flow: Flow) -> tuple[list[Condition], list[Command]]:
+    """Writes one flow that a rule has changed, if it is as it was read."""
+    commands = [*_row_commands(shards, old, tables, flow.id, flow)]
+    conditions = [has(f"{_base(shards, old, flow)}:flow", flow.id, old.text)]
+    for _, key, *_ in commands[1:]:
+        base = str(key).removesuffix(":items")
+        conditions.append(has(f"{base}:items", flow.id, old.items.get(base)))
+    return conditions, commands
 
 
 def _split(shards: Shards, old: FlowRow, tables: LoadedTables, flow: Flow | None) -> tuple[Flow | None, ItemTexts]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from ...clock import micros
-from ...records.job import NewJob
-from .index import Command, group
-from .records import claim_key, new_record
+from ...records.job import Job, NewJob
+from .index import Command, group, has_creation_time, step_entry
+from .records import claim_key, new_record, packed, record_of, was_never_claimed
 from .shard import Shard
 from .two_phase import Condition, Unit, has
 
@@ -58,3 +58,18 @@ def by_group(jobs: Paired, now: int) -> tuple[list[bytes], Collection[tuple[str,
         else:
             ready += ("0", claim_key(job.priority, run_at, id))
     return records, groups.values()
+
+
+def new_step_command(base: str, job: Job, now: int) -> Command | None:
+    """The command that adds the job of a step, if it has no index entries but those of every such job."""
+    step, id = job.step, packed(job.id)
+    if step is None or job.tags or job.schedule is not None or job.expires_at is not None or not was_never_claimed(job):
+        return None
+    if job.unique_key is not None or job.idempotency_key is not None:
+        return None
+    if not has_creation_time(id, micros(job.created_at)):
+        return None
+    run_at = micros(job.run_at)
+    which, score = ("ready", 0) if run_at <= now else ("later", run_at)
+    head, entry = claim_key(job.priority, run_at, b""), step_entry(step.position, id)
+    return "NEW", f"{base}:{group(job.queue, job.task)}", which, score, head, record_of(job), step.flow, entry

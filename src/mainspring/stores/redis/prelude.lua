@@ -1,10 +1,11 @@
--- Functions shared by commit.lua, write.lua, prepare.lua, lock.lua and resolve.lua; it is put before each of them.
+-- Functions of the scripts that run units: it is put before each of them.
 -- KEYS[1] is the base of the shard.
 --
 -- A unit is a list of words: the number of conditions; for each condition a key, a field, an operator and a value; then
 -- for each command the number of its words, and the words. Operators: "=" the hash field has the value; "-" the hash
 -- has no such field; "~" the set has as many members as the field says, and they are those in the value, each between
--- zero bytes; "!" the field is not a member of the set. The command "GROUP" names a group whose entries were changed.
+-- zero bytes; "!" the field is not a member of the set. The command "GROUP" names a group whose entries were changed;
+-- "NEW" adds the job of a step (add_step).
 local base = KEYS[1] .. ':'
 
 -- Calls `call` with each condition of the unit at `at`, until it returns a true value, which is returned.
@@ -53,13 +54,27 @@ local function update_group(group)
   end
 end
 
+-- Adds a job of a step that was not there: the name of its group, the set of the group that gets it (ready or later), its
+-- score there, the beginning of its entry there, its record, its flow, and its position with its id.
+local function add_step(changed, group, which, score, head, record, flow, entry)
+  local id, name = string.sub(entry, 9), string.sub(group, #base + 1)
+  redis.call('HSET', base .. 'job', id, record)
+  redis.call('ZADD', base .. 'made:' .. name, 0, id)
+  redis.call('SADD', base .. 'groups', name)
+  redis.call('ZADD', base .. which .. ':' .. name, score, head .. id)
+  redis.call('ZADD', base .. 'steps:open:' .. flow, 0, entry)
+  changed[name] = true
+end
+
 -- Runs the commands of a unit that ends before `last`. Adds the groups that it names to `changed`.
-local function run(words, at, last, changed)
+local function execute(words, at, last, changed)
   at = at + 4 * tonumber(words[at]) + 1
   while at < last do
     local count = tonumber(words[at])
     if words[at + 1] == 'GROUP' then
       changed[string.sub(words[at + 2], #base + 1)] = true
+    elseif words[at + 1] == 'NEW' then
+      add_step(changed, unpack(words, at + 2, at + count))
     else
       redis.call(unpack(words, at + 1, at + count))
     end

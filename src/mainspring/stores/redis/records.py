@@ -156,13 +156,13 @@ def _plain_row(job: NewJob, now: int) -> tuple[Any, ...]:
 
 def record_of(job: Job) -> bytes:
     """The record of any job."""
-    if job.step is not None and _was_never_claimed(job) and _has_only_a_step(job):
+    if job.step is not None and was_never_claimed(job) and _has_only_a_step(job):
         return flags(job) + _pack(_step_row(job, job.step, micros(job.created_at)))
     values = row_of(job)[1:]
     return flags(job, job.attempt) + _pack(values if job.step is None else (*values, None))
 
 
-def _was_never_claimed(job: Job) -> bool:
+def was_never_claimed(job: Job) -> bool:
     """Whether the job has nothing that a new one has not. One that was set back to work by an operator may have."""
     counted = job.attempt or job.crashes or job.runs
     told = job.failure is not None or job.progress is not None or job.cancel_reason is not None

@@ -23,7 +23,7 @@ local function release(transaction, write)
   end)
   redis.call('HDEL', base .. 'promise', transaction)
   redis.call('ZREM', base .. 'promised', transaction)
-  if write then run(words, 1, #words + 1, changed) end
+  if write then execute(words, 1, #words + 1, changed) end
   return 1
 end
 

@@ -31,11 +31,10 @@ def _read_lua(name: str) -> str:
 
 SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "read", "among")}
 SCRIPTS |= {"enqueue_one": _read_lua("heads") + _read_lua("enqueue_one")}
-SCRIPTS |= {"finish": _read_lua("locks") + _read_lua("finish")}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua("heads") + _read_lua(name) for name in ("enqueue", "claim")}
 SCRIPTS |= {
     name: _read_lua("locks") + _read_lua("heads") + _read_lua("prelude") + _read_lua(name)
-    for name in ("commit", "write", "prepare", "lock", "resolve", "add_items")
+    for name in ("finish", "commit", "write", "prepare", "lock", "resolve", "add_items")
 }
 
 

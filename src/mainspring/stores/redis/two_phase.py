@@ -112,16 +112,16 @@ def _shares(unit: Unit) -> Shares:
     read: Shares = {}
     written: Shares = {}
     for condition in unit.conditions:
-        read.setdefault(_base(condition.key), []).extend(condition)
+        read.setdefault(base_of(condition.key), []).extend(condition)
     for command in unit.commands:
-        args = written.setdefault(_base(str(command[1])), [])
+        args = written.setdefault(base_of(str(command[1])), [])
         args.append(len(command))
         args += command
     bases = dict.fromkeys([*written, *read])
     return {base: [len(read.get(base, ())) // 4, *read.get(base, ()), *written.get(base, ())] for base in bases}
 
 
-def _base(key: str) -> str:
+def base_of(key: str) -> str:
     """The base of the shard of a key."""
     return key[: key.index("}") + 1]
 

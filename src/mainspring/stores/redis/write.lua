@@ -9,7 +9,7 @@ fields(ARGV, 2, function(key, field, operator, value)
 end)
 if broken[1] then return broken end
 local changed = {}
-run(ARGV, 2, #ARGV + 1, changed)
+execute(ARGV, 2, #ARGV + 1, changed)
 update_groups(changed)
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return broken
