@@ -1,4 +1,4 @@
-"""Random ends, cancels and retries of a flow with a flow in it: after each of them, rows and jobs agree.
+"""Random ends, cancels, retries and skips of a flow with a flow in it: after each of them, rows and jobs agree.
 
 A released step has an unfinished job of its present life, and no other step of a flow that has not completed has one; a
 flow that is over does not wait.
@@ -13,7 +13,7 @@ import pytest
 
 from clusters import RedisCluster
 from mainspring.ids import JobId
-from mainspring.records.flow import StepStatus
+from mainspring.records.flow import SkipStep, StepStatus
 from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Discard, Done, RunEnd, Skip, Suspend, decide
 from mainspring.records.plan import Plan
@@ -21,7 +21,7 @@ from mainspring.records.query import Filter
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, claim, claim_job, finish_run, new_job, put, read_job
-from mainspring.testing.contract.flow import a_step, chain, row_of, steps_of
+from mainspring.testing.contract.flow import a_step, chain, flows_of, row_of, steps_of
 from servers import Postgres, Redis
 
 TASKS = ("inner", "s", "last", "deep", "deeper", "task")
@@ -53,8 +53,10 @@ class Walk:
         kind = self.chance.random()
         if kind < 0.4:
             await self.end(self.chance.choice([1, 2, 3]))
+        elif kind < 0.55:
+            await self.skip()
         else:
-            await self.change(Action.CANCEL if kind < 0.6 else Action.RETRY)
+            await self.change(Action.CANCEL if kind < 0.7 else Action.RETRY)
         for id in (self.outer, self.inner):
             await self.check(id)
 
@@ -65,6 +67,12 @@ class Walk:
         ]
         self.told += [f"{job.task} {end!r}" for job, end in zip(jobs, ends, strict=True)]
         await self.store.finish([decide(job, end, now=NOW) for job, end in zip(jobs, ends, strict=True)])
+
+    async def skip(self) -> None:
+        id = self.chance.choice([self.outer, self.inner])
+        step = self.chance.randrange(len((await row_of(self.store, id)).statuses))
+        refusal = await flows_of(self.store).change_flow(id, SkipStep(step, "walk"), now=NOW)
+        self.told.append(f"skip {step} of {id}: {refusal}")
 
     async def change(self, action: Action) -> None:
         jobs = [job.id for id in (self.outer, self.inner) for job in await steps_of(self.store, id)]

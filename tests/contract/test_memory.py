@@ -7,9 +7,10 @@ from mainspring.stores import open_store
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
+from mainspring.testing.contract.flow_requests import FlowRequestsContract
 
 
-class TestMemory(StoreContract, FlowContract, FlowActionsContract):
+class TestMemory(StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
     def make_store(self) -> Store:
         return open_store("memory://")
 

@@ -29,6 +29,7 @@ from mainspring.testing.contract.finish import FinishContract
 from mainspring.testing.contract.fire import FireContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
+from mainspring.testing.contract.flow_requests import FlowRequestsContract
 from mainspring.testing.contract.keys import KeysContract
 from mainspring.testing.contract.leader import LeaderContract
 from mainspring.testing.contract.lifecycle import LifecycleContract
@@ -69,7 +70,7 @@ class TestPooled(
 
 
 @pytest.mark.slow
-class TestAllPooled(Kept, Pooled, StoreContract, FlowContract, FlowActionsContract):
+class TestAllPooled(Kept, Pooled, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
     pass
 
 

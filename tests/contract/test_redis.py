@@ -25,6 +25,7 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
+from mainspring.testing.contract.flow_requests import FlowRequestsContract
 from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
 
@@ -40,7 +41,7 @@ class Served(Contract):
         return open_store(self.url)
 
 
-class TestRedis(Served, StoreContract, FlowContract, FlowActionsContract):
+class TestRedis(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
     """After every test the store is audited."""
 
     @asynccontextmanager

@@ -19,6 +19,7 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, new_job, put
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
+from mainspring.testing.contract.flow_requests import FlowRequestsContract
 from servers import Redis
 
 
@@ -31,7 +32,7 @@ class Spread(Contract):
         return open_store(self.url)
 
 
-class TestCluster(Spread, StoreContract, FlowContract, FlowActionsContract):
+class TestCluster(Spread, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
     """After every test the store is audited. Half the usual number of shards is more than there are masters, and to
     ask all of them costs half as much."""
 

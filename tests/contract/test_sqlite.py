@@ -36,9 +36,10 @@ from mainspring.testing.contract.build import (
 )
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
+from mainspring.testing.contract.flow_requests import FlowRequestsContract
 
 
-class TestSqlite(StoreContract, FlowContract, FlowActionsContract):
+class TestSqlite(StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, empty_file: Path) -> None:
         self.file = Path(shutil.copy(empty_file, tmp_path))

@@ -559,8 +559,15 @@ def test_skipped_dead_step_counts_as_optional() -> None:
     )
     play = Play(plan, {0: Fate("dead")})
     assert play.run() == "du"
-    play.flow = play.apply(skip(play.graph, play.flow, 0, NOW))
+    play.flow = play.apply(skip(play.graph, play.flow, 0, "", NOW))
     assert play.run() == "ol"
+
+
+def test_skipped_map_makes_no_more_items() -> None:
+    play = Play(Plan((step("a", over=Input(0), item="n"),), (f"[{'1,' * MAX_MOVED_ITEMS}1]",)))
+    assert add_items(play.graph, play.flow, 0, 1, ["1"], NOW, last=False).jobs
+    play.flow = play.apply(skip(play.graph, play.flow, 0, "", NOW))
+    assert add_items(play.graph, play.flow, 0, 1, ["1"], NOW, last=False).jobs == ()
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,16 +6,19 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..errors import BadInput
+from ..errors import BadInput, JobExists
+from ..events import JobsChanged
 from ..flow.graph import Graph
 from ..ids import JobId
 from ..insight.flow_view import FlowCounts, FlowView, StepView, flow_counts, flow_view, step_views
 from ..insight.flow_why import steps_not_run
 from ..insight.why import Reason
-from ..records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW, FlowWithPlan, StepStatus
-from ..records.job import FINAL, Job, Shown, State
+from ..records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW, FlowWithPlan, SkipStep, StepStatus
+from ..records.job import FINAL, Action, Job, Shown, State
+from ..records.outcome import clean
 from ..records.query import Changed, Filter
 from ..records.step import MAX_INDEX, position_of
+from .audit_log import audited
 from .bulk_page import BulkPage
 from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
 from .job_page import Page
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 # Dead jobs of steps that are retried at once, while other steps of their flow go on.
 MAX_RETRIED_JOBS = 10_000
+# The reason of a skip, which the flow's row keeps.
+MAX_SKIP_REASON_CHARACTERS = 200
 # Flows whose rows and plans are read at once.
 BATCH_ROWS = 20
 
@@ -168,6 +173,25 @@ class Flows:
         if not ids:
             raise BadInput(f"flow {job.id} ({job.task}) has no dead steps")
         return await self._engine.jobs.retry(Filter(ids=tuple(ids)), **part)
+
+    @audited("flows.skip")
+    async def skip(self, id: JobId, step: str, reason: str = "") -> StepView:
+        """Skips a step: one that waits, whose job is cancelled with this, or that is dead or cancelled. The flow goes
+        on as if it were optional, also a flow that is dead of it.
+
+        A job that runs is told to stop, and its step is skipped when it has ended, unless it completes before that.
+        """
+        job, found = await self._found(id)
+        n, reason = number_of(Graph(found.plan), step), clean(str(reason), MAX_SKIP_REASON_CHARACTERS)
+        store, now = flow_store(await self._engine.connect()), self._engine.clock.now()
+        refusal = await store.change_flow(job.id, SkipStep(n, reason), now=now)
+        if refusal is not None and refusal.holder is not None:
+            raise JobExists(refusal.key or "", refusal.holder)
+        if refusal is not None:
+            raise BadInput(refusal.error or f"flow {job.id} ({job.task}) has {refusal.state}: it has nothing to skip")
+        self._engine.events.emit(JobsChanged(at=now, action=Action.UPDATE, ids=(job.id,)))
+        await self._engine.dispatcher.flush()
+        return (await self.get(job.id)).step(step)
 
     async def _dead_jobs(self, found: FlowWithPlan) -> builtins.list[JobId]:
         """The dead jobs of its dead steps, up to a limit."""

@@ -15,6 +15,7 @@ from ..records.flow import OPEN, Flow, ItemCounts, Move, StepEnd, StepStatus
 from ..records.step import MAX_LIVES
 from .graph import Graph, behind
 from .row_edit import RowEdit
+from .yielding import stop_making_items
 
 _NO_ITEMS: Mapping[int, int] = {}
 
@@ -68,10 +69,23 @@ def cancel(graph: Graph, flow: Flow, now: datetime) -> Move:
     return edit.move()
 
 
-def skip(graph: Graph, flow: Flow, step: int, now: datetime) -> Move:
-    """The flow after an operator has declared a dead or cancelled step as skipped: what it kept from running is decided
-    again."""
-    edit = _reopened(graph, flow, [step], now)
+def may_skip(flow: Flow, step: int) -> bool:
+    """Whether an operator may skip the step: it waits, was released, or is dead or cancelled."""
+    return flow.state in ("open", "over") and flow.statuses[step] in _SKIPPABLE
+
+
+def skip(graph: Graph, flow: Flow, step: int, reason: str, now: datetime) -> Move:
+    """The flow after an operator has skipped a step. What a dead or cancelled one kept from running is decided again,
+    with all behind it; one that was released counts as skipped as soon as its jobs, which are cancelled, have ended."""
+    if flow.statuses[step] == StepStatus.RELEASED:
+        edit = RowEdit(graph, flow, now)
+        edit.skipped[step] = reason
+        if step in graph.sources:
+            stop_making_items(edit, step)
+        return replace(edit.move(), cancel=(step,))
+    kept = [n for n in graph.dependents[step] if flow.statuses[n] in _KEPT_FROM_RUNNING]
+    edit = _reopened(graph, flow, [step], {*kept, *behind(graph, kept)}, now)
+    edit.skipped[step] = reason
     edit.set_status(step, StepStatus.SKIPPED_BY_OPERATOR)
     return edit.move()
 
@@ -93,7 +107,9 @@ def revive(
     revived = {*jobs, *(n for n, _ in items), *steps}
     continued = _continued(graph, flow, jobs, revived)
     steps -= continued
-    edit = _reopened(graph, flow, revived | continued, now)
+    edit = _reopened(graph, flow, revived | continued, behind(graph, revived | continued), now)
+    for n in (revived | continued) - steps:
+        edit.skipped.pop(n, None)
     for n, was_cancelled in items:
         counts = edit.counts[n]
         edit.counts[n] = replace(
@@ -118,12 +134,11 @@ def revive(
     return edit.move()
 
 
-def _reopened(graph: Graph, flow: Flow, steps: Collection[int], now: datetime) -> RowEdit:
-    """The flow, open, with everything behind these steps waiting. A step that runs now goes on, and so does one of
-    these that is behind another."""
+def _reopened(graph: Graph, flow: Flow, steps: Collection[int], later: Collection[int], now: datetime) -> RowEdit:
+    """The flow, open, with what is behind these steps waiting. A step that runs now goes on, and so does one of these
+    that is behind another."""
     edit = RowEdit(graph, replace(flow, state="open", cancelled=False, ended_at=None), now)
     edit.dead = [n for n in edit.dead if n not in steps]
-    later = behind(graph, steps)
     for n in sorted(later):
         if edit.statuses[n] != StepStatus.RELEASED and n not in steps:
             _reset(edit, n)
@@ -138,14 +153,16 @@ _HAD_JOB = frozenset(
         StepStatus.DEAD,
         StepStatus.CANCELLED,
         StepStatus.SKIPPED_BY_TASK,
-        StepStatus.SKIPPED_BY_OPERATOR,
     }
 )
+# Statuses of a step that did not run because of one before it.
+_KEPT_FROM_RUNNING = (StepStatus.UPSTREAM_FAILED, StepStatus.CANCELLED)
+_SKIPPABLE = frozenset({StepStatus.WAITING, StepStatus.RELEASED, StepStatus.DEAD, StepStatus.CANCELLED})
 
 
 def _reset(edit: RowEdit, n: int) -> None:
-    """Lets the step wait again."""
-    if edit.statuses[n] == StepStatus.WAITING:
+    """Lets the step wait again. One that an operator has skipped stays so."""
+    if edit.statuses[n] in (StepStatus.WAITING, StepStatus.SKIPPED_BY_OPERATOR):
         return
     # A map over no value has counts, if a job found that out.
     if edit.statuses[n] in _HAD_JOB or n in edit.counts:

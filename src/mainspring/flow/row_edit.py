@@ -53,6 +53,7 @@ class RowEdit:
         self.counts = dict(flow.counts)
         self.lives = dict(flow.lives)
         self.notes = dict(flow.notes)
+        self.skipped = dict(flow.skipped)
         self.dead = list(flow.dead)
         self.finish = flow.finish
         self._decoded: dict[int, Any] = {}
@@ -79,6 +80,7 @@ class RowEdit:
             counts=self.counts,
             lives=self.lives,
             notes=self.notes,
+            skipped=self.skipped,
             dead=tuple(self.dead),
             finish=self.finish,
             cancelled=self._flow.cancelled or self.state in ("cancelling", "aborting"),
@@ -169,6 +171,8 @@ class RowEdit:
             self.set_status(n, StepStatus.DEAD)
 
     def set_status(self, n: int, status: str) -> None:
+        if n in self.skipped and status in (StepStatus.DEAD, StepStatus.CANCELLED):
+            status = StepStatus.SKIPPED_BY_OPERATOR
         self.statuses[n] = status
         self._read.update(self._graph.value_steps[n])
         self.look_at(self._graph.decided_after[n])
@@ -395,7 +399,7 @@ class RowEdit:
     def add_items(self, n: int, first: int, items: Iterable[str], *, last: bool) -> None:
         """Makes items of a map, from index `first` on; those made before are left out."""
         counts = self.counts.get(n)
-        if counts is None or self.statuses[n] != StepStatus.RELEASED or not self.may_run(n):
+        if counts is None or self.statuses[n] != StepStatus.RELEASED or not self.may_run(n) or n in self.skipped:
             return
         filled = Filled({}, {})
         for name, operand in self._graph.steps[n].args.items():

@@ -65,6 +65,13 @@ def close_maps(edit: RowEdit, maps: Collection[int], source: int, end: StepEnd) 
         edit.judge_map(n)
 
 
+def stop_making_items(edit: RowEdit, n: int) -> None:
+    """Ends the making of a map's items, while the job of its source goes on for other maps."""
+    edit.counts[n] = replace(edit.counts[n], closed=True)
+    edit.notes[n] = ITEMS_STOPPED
+    edit.judge_map(n)
+
+
 def may_run(step: PlannedStep, state: FlowState) -> bool:
     """Whether jobs of the step may run while the flow is in this state."""
     match state:
@@ -80,7 +87,7 @@ def may_run(step: PlannedStep, state: FlowState) -> bool:
 def takes_items(graph: Graph, flow: Flow, n: int) -> bool:
     """Whether further items of the map may be made."""
     released = flow.statuses[n] == StepStatus.RELEASED and n in flow.counts and not flow.counts[n].closed
-    return released and may_run(graph.steps[n], flow.state)
+    return released and n not in flow.skipped and may_run(graph.steps[n], flow.state)
 
 
 def _count(end: StepEnd) -> float | None:

@@ -29,6 +29,8 @@ STEP_STATES: Mapping[str, StepState] = {
     StepStatus.CANCELLED: "cancelled",
     **dict.fromkeys(SKIPPED, "skipped"),
 }
+# Statuses in which an operator skips a step, or has skipped it.
+_SKIPS = frozenset({StepStatus.RELEASED, StepStatus.SKIPPED_BY_OPERATOR})
 _OF_JOBS: Mapping[Shown, StepState] = {
     "pending": "pending",
     "scheduled": "scheduled",
@@ -54,7 +56,7 @@ class StepView(Struct, frozen=True, kw_only=True):
     skipped_because: str | None = None
     """when, absent, all-skipped, said, not-needed or operator."""
     note: str | None = None
-    """Why a step without a job is dead."""
+    """Why a step without a job is dead, or the reason of an operator who skips it."""
     failure: Failure | None = None
     """Why its job is dead, or has to be retried."""
     attempts: int = 0
@@ -157,7 +159,7 @@ def _step_view(graph: Graph, row: Flow, n: int, jobs: Mapping[int, Job], now: da
         job_id=None if job is None else job.id,
         items=row.counts.get(n),
         skipped_because=SKIP_REASONS.get(status),
-        note=row.notes.get(n),
+        note=row.skipped.get(n) or None if status in _SKIPS else row.notes.get(n),
         failure=None if job is None else job.failure,
         attempts=0 if job is None else job.attempt,
         started_at=None if job is None else job.started_at,

@@ -93,7 +93,8 @@ def reason_not_run(graph: Graph, row: Flow, n: int) -> Reason | None:
     if status == StepStatus.SKIPPED_BY_CONDITION:
         return Reason(code="step_skipped", text=f"{name} was skipped: {_condition(graph, row, n)}")
     if status in SKIPPED:
-        return Reason(code="step_skipped", text=f"{name} was skipped: {_SKIPPED_BECAUSE[status]}")
+        said = f" ({row.skipped[n]})" if status == StepStatus.SKIPPED_BY_OPERATOR and row.skipped.get(n) else ""
+        return Reason(code="step_skipped", text=f"{name} was skipped: {_SKIPPED_BECAUSE[status]}{said}")
     return None
 
 

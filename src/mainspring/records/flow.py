@@ -104,6 +104,8 @@ class Flow(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Dead steps in the order of their deaths."""
     notes: Mapping[int, str] = {}
     """Why the engine itself ended a step as dead."""
+    skipped: Mapping[int, str] = {}
+    """The reasons of an operator who skips steps. A step whose job still runs is skipped when that has ended."""
     finish: str | None = None
     """The value that a task gave with Finish."""
     cancelled: bool = False
@@ -130,6 +132,17 @@ class StepEnd(Struct, frozen=True, kw_only=True, gc=False):
     """The task raised Skip."""
     finish: bool = False
     """The task raised Finish: the result is the flow's."""
+
+
+class SkipStep(Struct, frozen=True):
+    """An operator skips a step."""
+
+    step: int
+    reason: str = ""
+
+
+FlowRequest = SkipStep
+"""What is asked of a flow, beside what happens to its jobs."""
 
 
 class Move(Struct, frozen=True, gc=False):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Protocol
 
 from ..ids import JobId
-from ..records.flow import FlowWithPlan
+from ..records.flow import FlowRequest, FlowWithPlan
 from ..records.job import Job
+from ..records.query import Refusal
 
 
 class FlowStore(Protocol):
-    """Reading flows. A flow begins with `finish` or `enqueue`, and changes in whatever verb changes its jobs.
+    """Flows. One begins with `finish` or `enqueue`, and changes in whatever verb changes its jobs.
 
     FL1. A job with a plan, of an outcome in state WAITING or of a NewJob, has a flow from then on: moves.start() of
         that plan. A second plan for the same job is ignored.
@@ -20,7 +22,8 @@ class FlowStore(Protocol):
         moves.revive() of itself, once for each such change.
     FL3. The jobs of a move are stored in that transaction, due at their run_at or at once.
     FL4. The unfinished jobs of the steps that a move cancels are cancelled in that transaction, at most
-        flow.MAX_CANCELLED_JOBS of them; a job of flow.CANCEL_STEPS, stored with them, cancels the others.
+        flow.MAX_CANCELLED_JOBS of them; a job of flow.CANCEL_STEPS, stored with them at the
+        highest priority, cancels the others.
     FL5. When a flow is over, its own job, which is waiting, is due at once.
     FL6. An outcome that concludes a flow (`concludes`) is accepted with that row only: if the row has changed, the job
         waits again.
@@ -43,4 +46,15 @@ class FlowStore(Protocol):
 
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         """FL13. The jobs of the flow's steps whose position is from `first` to `last`, by position, at most `limit`."""
+        ...
+
+    async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
+        """Does what is asked of the flow of this job, or returns why not; then nothing is changed.
+
+        FL14. SkipStep: the flow becomes moves.skip() of itself, and the jobs of the step that are unfinished are
+            cancelled, in one transaction. It is refused as moves.may_skip() says. A step that an operator has skipped
+            already is left as it is, so that a repeated call does no harm.
+        FL15. Skipping a step of a flow that is over reopens it as FL9 says. If nothing is left to do then, its job is
+            due at once. This is refused if the flow has completed, or as a retry of its job is refused.
+        """
         ...

@@ -116,7 +116,7 @@ def _stopped() -> NoReturn:
 
 def _is_stopped(row: Flow, n: int) -> bool:
     """Whether the step's jobs are still to be cancelled: the flow may have been put back to work."""
-    return row.state != "open" or row.statuses[n] not in OPEN
+    return row.state != "open" or row.statuses[n] not in OPEN or n in row.skipped
 
 
 def _runs_on(job: Job) -> bool:

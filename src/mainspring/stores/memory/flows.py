@@ -1,17 +1,19 @@
-"""The memory store's verbs that read flows."""
+"""The memory store's verbs of flows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 from ...ids import JobId
-from ...records.flow import FlowWithPlan
+from ...records.flow import FlowRequest, FlowWithPlan
 from ...records.job import Job
+from ...records.query import Refusal
 from .handle import MemoryHandle
 
 
 class MemoryFlows(MemoryHandle):
-    """The verbs flows and step_jobs."""
+    """The verbs flows, step_jobs and change_flow."""
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
         with self._locked():
@@ -22,3 +24,12 @@ class MemoryFlows(MemoryHandle):
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         with self._locked():
             return self._tables.jobs.some(self._tables.flows.jobs(flow, first, last)[:limit])
+
+    async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
+        from ..rules.flow_requests import change_flow
+
+        with self._locked():
+            refusal = change_flow(self._tables, id, request, now)
+            self._settle()
+        self._new.wake_all()
+        return refusal

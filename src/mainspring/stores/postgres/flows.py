@@ -1,18 +1,22 @@
-"""The verbs of the PostgreSQL store that read flows."""
+"""The verbs of flows of the PostgreSQL store."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 from ...ids import JobId
-from ...records.flow import FlowWithPlan
+from ...records.flow import FlowRequest, FlowWithPlan
 from ...records.job import Job
+from ...records.query import Refusal
 from ..graph_cache import decode_graphs
 from ..rows import COLUMNS, job_of
-from .flow_rows import decode_flows
+from ..rules.read_sets import of_flow_request
+from .flow_rows import decode_flows, lock_families
 from .handle import PostgresHandle
 from .item_counts import counted_ends, with_counted
-from .pool import SEPARATOR
+from .pool import SEPARATOR, Session
+from .tables import load, write
 
 _FLOWS = f"""SELECT flow.id, flow.body, plan.body, (
         SELECT string_agg(position || ' ' || ended, '{SEPARATOR}') FROM mainspring_item_counts AS counts
@@ -28,7 +32,7 @@ STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps AS step
 
 
 class PostgresFlows(PostgresHandle):
-    """The verbs flows and step_jobs."""
+    """The verbs flows, step_jobs and change_flow."""
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
         rows = await self._call(lambda db: db.rows(_FLOWS, list(ids)))
@@ -42,3 +46,20 @@ class PostgresFlows(PostgresHandle):
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         rows = await self._read(lambda db: db.rows(STEP_JOBS, flow, first, last, limit))
         return [job_of(row) for row in rows]
+
+    async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
+        self._idle = False
+        refusal = await self._transact(lambda db: _change_flow(db, id, request, now))
+        self._announce("new", "final")
+        return refusal
+
+
+async def _change_flow(db: Session, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
+    """Runs inside a transaction."""
+    from ..rules.flow_requests import change_flow
+
+    await lock_families(db, [id])
+    tables = await load(db, [id], of_flow_request)
+    refusal = change_flow(tables, id, request, now)
+    await write(db, tables)
+    return refusal

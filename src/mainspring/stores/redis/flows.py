@@ -1,13 +1,16 @@
-"""The verbs of the Redis store that read flows."""
+"""The verbs of flows of the Redis store."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 from ...ids import JobId
-from ...records.flow import FlowWithPlan
+from ...records.flow import FlowRequest, FlowWithPlan
 from ...records.job import Job
-from ..rules.read_sets import Name
+from ...records.query import Refusal
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import Name, of_flow_request
 from .attempts import Attempts
 from .flow_rows import StepRange
 from .handle import RedisHandle
@@ -15,11 +18,12 @@ from .job_reads import read_if
 from .reads import fetch
 from .shard import Shard, Shards
 from .snapshot import Snapshot
+from .transact import transact
 from .two_phase import flow_locks, resolve, transactions_in
 
 
 class RedisFlows(RedisHandle):
-    """The verbs flows and step_jobs."""
+    """The verbs flows, step_jobs and change_flow."""
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
         shards, snapshot = self._open(), Snapshot()
@@ -32,6 +36,26 @@ class RedisFlows(RedisHandle):
         shards = self._open()
         with self._clock.outside():
             return await _step_jobs(shards, StepRange(flow, first, last, limit))
+
+    async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
+        shards = self._open()
+        with self._clock.outside():
+            (refusal,) = await transact(
+                shards,
+                "change_flow",
+                [id],
+                of_flow_request,
+                lambda tables, id: _change_flow(tables, id, request, now),
+                now,
+            )
+        self._wakeups.notify("new", "final")
+        return refusal
+
+
+def _change_flow(tables: LoadedTables, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
+    from ..rules.flow_requests import change_flow
+
+    return change_flow(tables, id, request, now)
 
 
 async def _step_jobs(shards: Shards, wanted: StepRange) -> list[Job]:

@@ -48,22 +48,28 @@ def _reopened_flow(tables: Tables, id: JobId) -> Job | None:
     return job if job is not None and job.state.final and job.state is not State.COMPLETED else None
 
 
+def retry_refusal(tables: Tables, job: Job) -> Refusal | None:
+    """Why a job is not put back to work although its state allows it."""
+    from .flows import is_replaced, is_worn_out
+
+    if is_replaced(tables, job):
+        return Refusal(job.state, error="another job has taken its place in its flow")
+    if is_worn_out(tables, job):
+        error = "the steps of its flow were put back to work too often: enqueue another flow"
+        return Refusal(job.state, error=error)
+    flow = None if job.step is None else _reopened_flow(tables, job.step.flow)
+    for one in (job, flow):
+        key, holder = (None, None) if one is None else tables.holder(one)
+        if one is not None and holder is not None and holder.id != one.id:
+            return Refusal(job.state, key, holder.id)
+    return None
+
+
 def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -> Refusal | None:
     if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
-        from .flows import is_replaced, is_worn_out
-
-        if is_replaced(tables, job):
-            return Refusal(job.state, error="another job has taken its place in its flow")
-        if is_worn_out(tables, job):
-            error = "the steps of its flow were put back to work too often: enqueue another flow"
-            return Refusal(job.state, error=error)
-        flow = None if job.step is None else _reopened_flow(tables, job.step.flow)
-        for one in (job, flow):
-            key, holder = (None, None) if one is None else tables.holder(one)
-            if one is not None and holder is not None and holder.id != one.id:
-                return Refusal(job.state, key, holder.id)
+        return retry_refusal(tables, job)
     if action is Action.UPDATE and job.state is State.WAITING and moves_queue(update, job):
         return Refusal(job.state, error="the queue of a job that waits for its steps stays as it is")
     return None

@@ -30,6 +30,7 @@ class FlowChange:
         "queue",
         "retried",
         "revived",
+        "skipped",
         "suspended",
     )
 
@@ -47,6 +48,8 @@ class FlowChange:
         """Items that have completed, by the position of their map."""
         self.revived: dict[int, bool] = {}
         """Positions of jobs that were put back to work, each with whether the job had been cancelled."""
+        self.skipped: dict[int, str] = {}
+        """Steps that an operator skips, and the reasons."""
         self.cancelled = self.retried = self.deleted = False
         """An operator has cancelled, retried or deleted the flow's own job."""
 

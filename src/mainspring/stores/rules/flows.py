@@ -19,7 +19,7 @@ from ...flow.job_template import step_job_id
 from ...flow.yielding import takes_items
 from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, FLOW_STOPPED, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
-from ...records.job import Action, Job, NewJob, State
+from ...records.job import MAX_PRIORITY, Action, Job, NewJob, State
 from ...records.query import Updates
 from ...records.step import StepRef, position_of
 from .actions import apply_action
@@ -80,6 +80,8 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         yield from _retry(tables, graph, flow, change.at)
     elif revived:
         yield from _reopen(tables, id, change.at)
+    for step, reason in change.skipped.items():
+        yield from _skip(tables, graph, id, step, reason, change.at)
     if change.suspended and flow.state == "over":
         yield from _wake(tables, id, change.at)
 
@@ -152,10 +154,12 @@ def _cancel_steps(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime
 
 
 def _add_cancel_job(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime) -> None:
-    """Stores the job that cancels the steps' other jobs, or deletes them if the flow is gone."""
+    """Stores the job that cancels the steps' other jobs, or deletes them if the flow is gone. Without its priority it
+    would run after them."""
     id = step_job_id(flow.id, -flow.revision, at)
     payload = msgspec.json.encode({"flow": flow.id, "steps": list(steps)}).decode()
-    tables.put_job(to_job(NewJob(id=id, task=CANCEL_STEPS, payload=payload, queue=flow.queue), at))
+    new = NewJob(id=id, task=CANCEL_STEPS, payload=payload, queue=flow.queue, priority=MAX_PRIORITY)
+    tables.put_job(to_job(new, at))
 
 
 def _read_flows_of(tables: Tables, jobs: Sequence[Job]) -> Iterator[list[Name]]:
@@ -219,6 +223,15 @@ def _reopen(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
         tables.put_job(replace(job, state=State.WAITING))
 
 
+def _skip(tables: Tables, graph: Graph, id: JobId, step: int, reason: str, at: datetime) -> Iterator[list[Name]]:
+    flow = tables.flow(id)
+    if flow is None or not moves.may_skip(flow, step):
+        return
+    if flow.state == "over":
+        yield from _reopen(tables, id, at)
+    yield from _apply(tables, moves.skip(graph, flow, step, reason, at), at)
+
+
 def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[list[Name]]:
     """Puts the dead and cancelled steps back to work. If there are none, and none was put back to work by itself, the
     flow's own job is due at once."""
@@ -226,7 +239,7 @@ def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[l
     found = tables.step_jobs(Name("failed_steps", flow.id))
     yield from _read(tables, [Name("flow", job.id) for job in found])
     found = tables.step_jobs(Name("failed_steps", flow.id))
-    failed = [job for job in found if job.state in RETRIED_STATES and _is_current(flow, job)]
+    failed = [job for job in found if job.state in RETRIED_STATES and _is_retried(flow, job)]
     with_job = {job.step.number for job in failed if job.step is not None}
     stopped = [n for n, status in enumerate(flow.statuses) if status in _STOPPED and n not in with_job]
     if not failed and not stopped:
@@ -242,6 +255,11 @@ def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[l
 
 
 _STOPPED = (StepStatus.DEAD, StepStatus.CANCELLED)
+
+
+def _is_retried(flow: Flow, job: Job) -> bool:
+    """Whether a retry of the flow puts this job back to work: not that of a step that an operator has skipped."""
+    return _is_current(flow, job) and job.step is not None and job.step.number not in flow.skipped
 
 
 def _is_current(flow: Flow, job: Job) -> bool:

@@ -201,6 +201,12 @@ def of_change(action: Action, id: JobId, known: KnownValues) -> Iterator[Name]:
         yield Name("flow", job.step.flow)
 
 
+def of_flow_request(id: JobId, known: KnownValues) -> Iterator[Name]:
+    """What is asked of a flow reads it, and what a retry of its job reads: it may be reopened."""
+    yield Name("flow", id)
+    yield from of_change(Action.RETRY, id, known)
+
+
 def _of_keys(job: Job, known: KnownValues) -> Iterator[Name]:
     for key in keys_of(job):
         yield Name("key", key)

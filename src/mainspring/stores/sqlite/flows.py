@@ -1,19 +1,23 @@
-"""The verbs of the SQLite store that read flows."""
+"""The verbs of flows of the SQLite store."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
+from datetime import datetime
 
 from ...ids import JobId
-from ...records.flow import FlowWithPlan
+from ...records.flow import FlowRequest, FlowWithPlan
 from ...records.job import Job
+from ...records.query import Refusal
+from ..rules.read_sets import of_flow_request
 from .flow_rows import read_flows, read_graphs, step_jobs
 from .handle import SqliteHandle
+from .tables import load, write
 
 
 class SqliteFlows(SqliteHandle):
-    """The verbs flows and step_jobs."""
+    """The verbs flows, step_jobs and change_flow."""
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
         return await self._read(lambda db: _flows(db, ids))
@@ -21,8 +25,23 @@ class SqliteFlows(SqliteHandle):
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         return await self._read(lambda db: step_jobs(db, flow, first, last, limit))
 
+    async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
+        self._idle = False
+        refusal = await self._write(lambda db: _change_flow(db, id, request, now))
+        self._waiters.wake_all()
+        return refusal
+
 
 def _flows(db: sqlite3.Connection, ids: Collection[JobId]) -> list[FlowWithPlan]:
     rows = read_flows(db, ids)
     graphs = read_graphs(db, rows, None)
     return [FlowWithPlan(rows[id], graphs[id].plan) for id in sorted(rows) if id in graphs]
+
+
+def _change_flow(db: sqlite3.Connection, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
+    from ..rules.flow_requests import change_flow
+
+    tables = load(db, [id], of_flow_request)
+    refusal = change_flow(tables, id, request, now)
+    write(db, tables)
+    return refusal

@@ -9,7 +9,7 @@ from ...flow import moves
 from ...flow.graph import Graph
 from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS
-from ...records.job import Action, Job, State
+from ...records.job import MAX_PRIORITY, Action, Job, State
 from ...records.outcome import Cancel, Discard, Done, RunEnd, Suspend, decide
 from ...records.plan import Input, Plan, ValueOf
 from ...records.query import Filter, Update
@@ -89,7 +89,7 @@ class FlowActionsContract(Contract):
             await put(store, *page)
             await act(store, Action.CANCEL, id, reason="no")
             left = await store.jobs(Filter(tasks=(CANCEL_STEPS,)), now=NOW, limit=2)
-            assert [job.state for job in left] == [State.PENDING]
+            assert [(job.state, job.priority) for job in left] == [(State.PENDING, MAX_PRIORITY)]
             assert left[0].payload == f'{{"flow":"{id}","steps":[1]}}'
             row = await row_of(store, id)
             assert row.counts[1].cancelled in (MAX_CANCELLED_JOBS, MAX_CANCELLED_JOBS - 1)  # its fan-out is one of them
