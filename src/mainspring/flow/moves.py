@@ -24,7 +24,7 @@ def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
     """A new flow: the steps that need nothing are released."""
     statuses = StepStatus.WAITING * len(graph.steps)
     edit = RowEdit(graph, Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now), now)
-    edit.look_at(range(len(statuses)))
+    edit.look_at(n for n, needs in enumerate(graph.needs) if not needs)
     return edit.move()
 
 

@@ -125,6 +125,9 @@ class MemoryTables:
     def add_plan(self, id: JobId, plan: Plan) -> None:
         self.flows.graphs[id] = Graph(plan)
 
+    def wake_unread(self, id: JobId, at: datetime) -> bool:
+        return False
+
     def put_flow(self, flow: Flow) -> None:
         self.flows.rows[flow.id] = flow
 

@@ -182,6 +182,9 @@ def stop_flow(tables: Tables, job: Job, at: datetime, reason: str) -> Job:
 
 
 def _wake(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
+    """Lets the flow's own job conclude, if it waits."""
+    if tables.wake_unread(id, at):
+        return
     yield from _read(tables, [Name("job", id)])
     job = tables.job(id)
     if job is not None and job.state is State.WAITING:

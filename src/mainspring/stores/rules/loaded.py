@@ -48,9 +48,12 @@ class ChangedJob(NamedTuple):
 class LoadedTables:
     """The values that were read (add_*), and the changes that a rule made on them."""
 
-    def __init__(self, flows: bool = False) -> None:
-        """`flows`: whether the store has flows; if not, none is ever read."""
-        self._has_flows = flows
+    def __init__(self, flows: bool = False, wakes: bool = False) -> None:
+        """`flows`: whether the store has flows; if not, none is ever read. `wakes`: whether it writes `woken` before it
+        reads a job."""
+        self._has_flows, self._wakes = flows, wakes
+        self.woken: dict[JobId, datetime] = {}
+        """Waiting jobs that are due from then on. They were not read."""
         self._flows: dict[JobId, Flow | None] = {}
         self._graphs: dict[JobId, Graph] = {}
         self._step_jobs: dict[Name, Sequence[JobId]] = {}
@@ -297,6 +300,12 @@ class LoadedTables:
 
         self._graphs[id] = Graph(plan)
         self.plans.append((id, plan))
+
+    def wake_unread(self, id: JobId, at: datetime) -> bool:
+        if not self._wakes or id in self._jobs or id in self._new_jobs:
+            return False
+        self.woken[id] = at
+        return True
 
     def put_flow(self, flow: Flow) -> None:
         self._set(self._new_flows, flow.id, flow)

@@ -107,6 +107,10 @@ class Tables(JobTables, Protocol):
 
     def put_flow(self, flow: Flow) -> None: ...
 
+    def wake_unread(self, id: JobId, at: datetime) -> bool:
+        """Makes the job due if it waits, without having read it. False if it was read, or the store cannot."""
+        ...
+
     def drop_flow(self, id: JobId) -> None:
         """Deletes the flow and its plan."""
 

@@ -110,7 +110,7 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[J
     """Writes the outcomes that the fence accepts. Returns the ids whose outcome is the recorded end of its run."""
     in_order = _must_run_in_order(ended)
     plain = [] if in_order else [row for _, row in ended if row is not None]
-    outcomes, tables, suspended = [outcome for outcome, _ in ended], LoadedTables(flows=True), set[JobId]()
+    outcomes, tables, suspended = [outcome for outcome, _ in ended], LoadedTables(flows=True, wakes=True), set[JobId]()
     if len(plain) < len(ended):
         rest = [outcome for outcome, row in ended if row is None]
         tables.older_workers = _older_workers(db, rest)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...clock import micros
 from ...ids import JobId, WorkerId
 from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
@@ -133,6 +134,17 @@ def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
     for id in (id for id, flow in changed.items() if flow is None):
         db.execute("DELETE FROM mainspring_flows WHERE id = ?", (id,))
         db.execute("DELETE FROM mainspring_plans WHERE flow = ?", (id,))
+
+
+_WAKE = """UPDATE mainspring_jobs AS job SET state = 'pending', run_at = woken.value
+    FROM json_each(?) AS woken WHERE job.id = woken.key AND +job.state = 'waiting'"""
+
+
+def wake_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
+    """Makes the jobs of flows due that a rule has woken without reading them."""
+    if tables.woken:
+        db.execute(_WAKE, (_encode({id: micros(at) for id, at in tables.woken.items()}).decode(),))
+        tables.woken.clear()
 
 
 def add_flow_jobs(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:

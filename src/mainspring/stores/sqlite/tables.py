@@ -17,7 +17,7 @@ from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from .circuits import circuits, write_circuits
-from .flow_rows import add_flows, add_step_jobs, write_flows
+from .flow_rows import add_flows, add_step_jobs, wake_flows, write_flows
 from .job_rows import find_jobs, write_jobs
 from .runs import add_executions, read_runs
 from .schedules import add_schedules, add_waiting, record_ticks, revisions, write_schedules
@@ -40,6 +40,7 @@ def load(
 
 def fetch(db: sqlite3.Connection, tables: LoadedTables, names: Iterable[Name]) -> None:
     """Adds the values of these names: one statement for each kind."""
+    wake_flows(db, tables)
     wanted: dict[Kind, list[str]] = {}
     for kind, name in names:
         wanted.setdefault(kind, []).append(name)
@@ -94,6 +95,7 @@ def write(db: sqlite3.Connection, tables: LoadedTables, at: str | None = None) -
 
         for names in settle_flows(tables):
             fetch(db, tables, names)
+    wake_flows(db, tables)
     changed, rows = tables.changed_jobs(), tables.changed_schedules()
     write_schedules(db, rows)
     add_executions(db, tables.executions)

@@ -307,6 +307,19 @@ class FlowActionsContract(Contract):
             await run_step(store, id, 1, Done("1"))
             assert (await read_job(store, id)).state is State.PENDING
 
+    @proves("FL6")
+    async def test_a_flow_that_is_over_again_while_it_is_concluded_goes_on_running(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, chain("a"))
+            await run_step(store, id, 0, ValueError("no"))
+            concluding = await claim_job(store, id)
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
+            await run_step(store, id, 0, Done("1"))
+            assert (await row_of(store, id)).state == "over"
+            assert (await read_job(store, id)).state is State.RUNNING
+            assert await finish_run(store, concluding, Discard("dead step"), now=NOW, concludes=2) == set()
+            assert (await read_job(store, id)).state is State.PENDING
+
     @proves("FL1")
     async def test_a_plan_that_comes_late_starts_no_flow_and_a_repeated_one_starts_it_once(self) -> None:
         async with self.opened() as store:
