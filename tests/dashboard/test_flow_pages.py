@@ -55,6 +55,22 @@ def test_a_flow_is_shown_as_it_runs(visit: Visits, live: Live) -> None:
     expect(page.get_by_text("6 of 6 ended")).to_be_visible()
 
 
+def test_a_flow_is_marked_if_what_it_waits_for_needs_somebody(visit: Visits, live: Live) -> None:
+    live.do(live.app.queues.pause("exports"))
+    id = live.enqueue("beside", "held")
+    page = visit(live, f"/flows/{id}")
+    why = page.get_by_role("region", name="Why")
+    expect(why).to_have_class(re.compile("why-warn"))
+    expect(why).to_contain_text("aits for left: queue 'exports' was paused")
+    why.get_by_role("link", name="The step's job").first.click()
+    page.get_by_role("button", name="Resume queue exports").click()
+    page.get_by_role("link", name="Its flow").click()
+    expect(why).to_contain_text("it has been running")
+    expect(why).to_have_class(re.compile("why-calm"))
+    for side in ("left", "right"):
+        live.cue(f"held-{side}", "end", 1)
+
+
 def test_many_changes_of_a_flow_are_fetched_once_a_second(visit: Visits, live: Live) -> None:
     id = start(live, "often")
     page = visit(live, f"/flows/{id}")
@@ -226,7 +242,7 @@ def test_a_flow_of_a_thousand_steps_has_few_elements_and_opens_at_once(visit: Vi
     # Each step has few elements, and edges of one look are one element: that keeps the page responsive.
     assert graph(page).locator("*").count() < 8000
     assert graph(page).locator("svg path").count() < 1020
-    node(page, "39-24").click()
+    graph(page).locator("[data-node='39-24']").click()
     expect(step_panel(page, "39-24")).to_contain_text("Waits for 38-7, 38-24")
 
 

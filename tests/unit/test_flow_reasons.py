@@ -43,7 +43,9 @@ def test_reason_of_a_flow_has_that_of_the_job_at_its_root() -> None:
     why = [Reason(code="not_due", text="it is due at noon", until=NOW)]
     found = waits_for(Root(0, ("c", "a")), None, why, None)
     assert (found.code, found.text, found.until) == ("waits_for_steps", "waits for c <- a: it is due at noon", NOW)
-    assert waits_for(Root(0, ("a",)), None, [], None).text == "waits for a: its job is gone"
+    assert found.cause == "not_due"
+    gone = waits_for(Root(0, ("a",)), None, [], None)
+    assert (gone.text, gone.cause) == ("waits for a: its job is gone", None)
 
 
 def test_reason_of_a_map_has_its_counts() -> None:

@@ -39,7 +39,7 @@ async def test_flow_that_waits_names_the_job_at_its_root(app: Mainspring, clock:
         async with app.worker():
             await clock.elapse(seconds=2)
             (reason,) = await app.jobs.why(run.id)
-            assert reason.code == "waits_for_steps"
+            assert (reason.code, reason.cause) == ("waits_for_steps", "not_due")
             assert reason.text.startswith("waits for ship <- pay: waits for book <- charge: retrying, its next attempt")
             assert reason.until is not None
             assert len(reason.holders) == 1

@@ -4,11 +4,11 @@ import { useEffect, useState } from "./html.js";
 const CHANGED = "mainspring:address";
 const base = () => new URL(document.baseURI);
 
-/** The parts of the URL as { page, rest, query }: for jobs/17?queue=a "jobs", "17" and URLSearchParams. */
+/** The parts of the URL as { page, rest, query, href }: for jobs/17?queue=a "jobs", "17" and URLSearchParams. */
 export function route() {
   const path = location.pathname.slice(base().pathname.length);
   const [page = "", ...rest] = path.split("/").filter(Boolean).map(decodeURIComponent);
-  return { page, rest: rest.join("/"), query: new URLSearchParams(location.search) };
+  return { page, rest: rest.join("/"), query: new URLSearchParams(location.search), href: location.href };
 }
 
 export function useRoute() {
@@ -17,6 +17,7 @@ export function useRoute() {
     const changed = () => set(route());
     addEventListener("popstate", changed);
     addEventListener(CHANGED, changed);
+    if (now.href !== location.href) changed(); // between the first rendering and this effect
     return () => (removeEventListener("popstate", changed), removeEventListener(CHANGED, changed));
   }, []);
   return now;

@@ -68,8 +68,9 @@ def waits_for(root: Root, job: Job | None, why: Sequence[Reason], counts: ItemCo
     elif job is not None and job.attempt and first is not None and first.code == "not_due":
         detail = f"retrying, {first.text}"
     holders: tuple[JobId, ...] = () if job is None else (job.id,)
-    until = None if first is None else first.until
-    return Reason(code="waits_for_steps", text=f"waits for {root.text}: {detail}", until=until, holders=holders)
+    until, cause = (None, None) if first is None else (first.until, first.cause or first.code)
+    text = f"waits for {root.text}: {detail}"
+    return Reason(code="waits_for_steps", text=text, until=until, holders=holders, cause=cause)
 
 
 def _progress(counts: ItemCounts) -> str:

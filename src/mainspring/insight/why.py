@@ -41,6 +41,8 @@ class Reason(Struct, frozen=True, kw_only=True):
     """When it may end by itself; None if that is unknown, or if an operator must act."""
     holders: tuple[JobId, ...] = ()
     """The jobs that block it, if any."""
+    cause: Code | None = None
+    """Of a flow that waits for a step: the code of the first reason of that step's job. None if it has none."""
 
 
 class JobSurroundings(Struct, frozen=True, kw_only=True):

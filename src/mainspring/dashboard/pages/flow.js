@@ -23,7 +23,8 @@ const TYPES = [
   "job.suspended", "job.expired", "job.lost", "job.changed",
 ];
 const RELOAD_SECONDS = 5; // for changes without an event of this flow: queues, workers, large maps being made
-const BUSY_ITEMS = 1000; // with more items to run, their events would cost more than a request a second
+// A flow with more items to run, or with more steps, is asked for every so often: their events would cost more.
+const BUSY_ITEMS = 1000, BUSY_STEPS = 300, BUSY_SECONDS = 2;
 const VIEWS = { graph: "Graph", time: "Timeline", steps: "Steps" };
 
 async function load(id, signal) {
@@ -38,12 +39,13 @@ export function Flow({ id }) {
   const data = useData(async (signal) => {
     const found = await load(id, signal);
     const open = found.flow.steps.reduce((sum, { items }) => sum + (items ? items.open : 0), 0);
-    const next = { final: FINAL.has(found.flow.job.shown), busy: open > BUSY_ITEMS };
+    const final = FINAL.has(found.flow.job.shown);
+    const next = { final, busy: !final && (open > BUSY_ITEMS || found.flow.steps.length > BUSY_STEPS) };
     setPace((before) => (before.final === next.final && before.busy === next.busy ? before : next));
     return found;
   }, [id], {
     live: pace.busy ? null : { flow: id, type: TYPES },
-    every: pace.busy ? 1 : pace.final ? 0 : RELOAD_SECONDS,
+    every: pace.busy ? BUSY_SECONDS : pace.final ? 0 : RELOAD_SECONDS,
   });
   if (data.error?.status === 404) return html`<${Missing} id=${id} />`;
   if (!data.value) return html`<${Head} title="Flow" /><${Loaded} data=${data} />`;
@@ -73,8 +75,7 @@ function FlowPage({ flow, reasons, changed }) {
       <span class="job-id"><code>${job.id}</code><${CopyButton} text=${job.id} name="the id" /></span>
     <//>
     <div class="stack">
-      <${Why} job=${job} reasons=${reasons} changed=${changed} isFlow
-        calm=${flow.steps.some((step) => step.status === "running")} />
+      <${Why} job=${job} reasons=${reasons} changed=${changed} isFlow />
       <section class="card" aria-label="Facts"><${FlowFacts} flow=${flow} /></section>
       <div class=${`flow-columns ${step || folded ? "" : "flow-alone"}`}>
         <section class="card" aria-label="Steps">

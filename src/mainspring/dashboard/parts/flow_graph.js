@@ -19,9 +19,12 @@ export function FlowGraph({ graph, steps, chosen, onChoose }) {
   useLayoutEffect(() => {
     setZoom(Math.min(1, Math.max(MIN_FIT_ZOOM, frame.current.clientWidth / graph.width)));
   }, []);
+  // What was chosen, or at first what needs attention: a large graph has it somewhere outside of the frame.
   useEffect(() => {
-    frame.current.querySelector("[aria-pressed=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [chosen]);
+    const found = chosen ? ["[aria-pressed=true]"] : [".state-dead", ".state-retrying", ".state-running"];
+    const element = found.map((one) => frame.current.querySelector(`.flow-node${one}`)).find(Boolean);
+    if (element && zoom !== null) reveal(frame.current, element);
+  }, [chosen, zoom === null]);
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
   const current = nodes.get(chosen) ?? graph.nodes.find((node) => node.steps.includes(chosen));
   const drag = useDrag(frame);
@@ -50,6 +53,17 @@ export function FlowGraph({ graph, steps, chosen, onChoose }) {
 
 /** Numbers as pixels, for a style. */
 const boxOf = (box) => Object.fromEntries(Object.entries(box).map(([name, pixels]) => [name, `${pixels}px`]));
+
+/** Scrolls the frame, and not the page, so that the element is seen; to its middle if it was not. */
+function reveal(frame, element) {
+  const outer = frame.getBoundingClientRect(), inner = element.getBoundingClientRect();
+  if (inner.left < outer.left || inner.right > outer.right) {
+    frame.scrollLeft += inner.left - outer.left - (outer.width - inner.width) / 2;
+  }
+  if (inner.top < outer.top || inner.bottom > outer.bottom) {
+    frame.scrollTop += inner.top - outer.top - (outer.height - inner.height) / 2;
+  }
+}
 
 /** Handlers that scroll an element while the mouse drags its ground. */
 function useDrag(frame) {

@@ -22,12 +22,10 @@ const HARMLESS = new Set(["running", "next", "not_due", "final", "waiting"]);
 
 const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
-/**
- * `changed` is called after each fix. `children` are shown below the reasons. `isFlow`: a retry is one of its steps;
- * `calm`: the flow goes on by itself.
- */
-export function Why({ job, reasons, changed, isFlow = false, calm = false, children }) {
-  const look = STYLES[job.shown] ?? (calm || reasons.every(({ code }) => HARMLESS.has(code)) ? "calm" : "warn");
+/** `changed` is called after each fix. `children` are shown below the reasons. `isFlow`: a retry is one of its steps. */
+export function Why({ job, reasons, changed, isFlow = false, children }) {
+  const harmless = ({ code, cause }) => HARMLESS.has(cause ?? code);
+  const look = STYLES[job.shown] ?? (reasons.every(harmless) ? "calm" : "warn");
   const failed = job.failure && (job.shown === "dead" || job.shown === "retrying");
   return html`<section class=${`card why why-${look}`} aria-label="Why">
     <h2><${Icon} name=${look === "warn" ? "warning" : job.shown} />${" "}
