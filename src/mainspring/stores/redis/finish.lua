@@ -89,14 +89,14 @@ end
 local parts, count = {}, tonumber(ARGV[at])
 at = at + 1
 for n = 1, count do
-  local part = { flow = ARGV[at], key = ARGV[at + 1], size = tonumber(ARGV[at + 2]), ids = {}, entries = {} }
-  local first = at + 3
-  for step = first, first + part.size - 1 do
+  local part = { flow = ARGV[at], key = ARGV[at + 1], ids = {}, entries = {} }
+  local first, size = at + 3, tonumber(ARGV[at + 2])
+  for step = first, first + size - 1 do
     local id = string.sub(ARGV[step], 9)
     part_of[id] = part
     part.entries[id] = ARGV[step]
   end
-  part.unit = first + part.size + 1
+  part.unit = first + size + 1
   at = part.unit + ARGV[part.unit - 1]
   part.last = at
   parts[n] = part
@@ -147,20 +147,13 @@ local function count_items(map)
   for n = #map.ids, room + 1, -1 do odd[#odd + 1] = table.remove(map.ids) end
   if found then found[1] = found[1] + #map.ids end
 end
--- The ends of a move are odd if one of them is, or if the flow has changed.
 local raced = {}
-local function check_move(move)
-  local moved = locked_by(ARGV, move.unit, '') or stale(ARGV, move.unit)
-  if moved then raced[#raced + 1] = move.flow end
-  if moved or #move.ids < move.size then
-    for n = 1, #move.ids do odd[#odd + 1] = move.ids[n] end
-  end
-end
 for n = 1, #parts do
-  if parts[n].key == '' then
-    check_move(parts[n])
-  elseif parts[n].ids[1] then
-    count_items(parts[n])
+  local part = parts[n]
+  if part.key ~= '' then
+    count_items(part)
+  elseif locked_by(ARGV, part.unit, '') or stale(ARGV, part.unit) then
+    raced[#raced + 1] = part.flow
   end
 end
 local freed, holders = {}, {}
