@@ -141,10 +141,25 @@ class Ideal:
             found |= {(self.lives[n], n, index) for index in indexes}
         return found
 
-    def arguments(self, n: int, index: int) -> dict[str, Any]:
-        """What the job of a step, or of an item, gets."""
+    @property
+    def counts(self) -> dict[int, tuple[int, int, int]]:
+        """For each map: the items that were made, that have ended, and that are dead."""
+        found = dict[int, tuple[int, int, int]]()
+        for n, step in self.steps.items():
+            if step.items is not None:
+                states = [ending.state for index, ending in step.endings.items() if index]
+                found[n] = (self._made(step), len(states), states.count("dead"))
+        return found
+
+    @staticmethod
+    def _made(step: Released) -> int:
+        return len(step.items or ()) if step.made is None else step.made
+
+    def arguments(self, n: int, index: int, *, as_of_now: bool = False) -> dict[str, Any]:
+        """What the job of a step, or of an item, gets: as of its release, or if it were released now."""
         step, item = self.steps[n], self.plan.steps[n].item
-        return step.arguments if step.items is None else {**step.arguments, item: step.items[index - 1]}
+        arguments = self._arguments(n) if as_of_now else step.arguments
+        return arguments if step.items is None else {**arguments, item: step.items[index - 1]}
 
     def verdict(self) -> tuple[str, Any]:
         """The end of the flow's own job, and its value."""
@@ -188,8 +203,7 @@ class Ideal:
 
     def _release(self, n: int) -> str:
         step = self.plan.steps[n]
-        arguments = {name: _or_none(self.value(operand)) for name, operand in step.args.items()}
-        released = Released(arguments, endings={})
+        released = Released(self._arguments(n), endings={})
         if step.over is not None:
             items = _or_none(self.value(step.over))
             released.items = items if isinstance(items, list) else []
@@ -201,6 +215,9 @@ class Ideal:
         self.steps[n] = released
         return "r"
 
+    def _arguments(self, n: int) -> dict[str, Any]:
+        return {name: _or_none(self.value(operand)) for name, operand in self.plan.steps[n].args.items()}
+
     def _outcome(self, n: int) -> str:
         """The status of a step that has been released."""
         step, plan = self.steps[n], self.plan.steps[n]
@@ -211,9 +228,8 @@ class Ideal:
             if ending.skipped:
                 return "s"
             return {"completed": "c", "dead": "d", "cancelled": "x"}[ending.state]
-        made = len(step.items) if step.made is None else step.made
         states = [ending.state for index, ending in step.endings.items() if index]
-        allowed = plan.failed_ratio * made
+        allowed = plan.failed_ratio * self._made(step)
         maker = step.endings[0].state if 0 in step.endings else "completed"
         if 0 in step.endings and step.endings[0].skipped:  # it maps over null
             return "a"
@@ -224,12 +240,10 @@ class Ideal:
         stopped = maker == "cancelled" or len(states) - states.count("completed") > allowed
         return "d" if failed else "x" if stopped else "c"
 
-    @staticmethod
-    def _all_ended(step: Released) -> bool:
+    def _all_ended(self, step: Released) -> bool:
         if step.items is None:
             return 0 in step.endings
-        made = len(step.items) if step.made is None else step.made
-        return step.closed and sum(index > 0 for index in step.endings) >= made
+        return step.closed and sum(index > 0 for index in step.endings) >= self._made(step)
 
     def _forget(self, n: int) -> None:
         """The step waits again; if it had a job, the next one belongs to another life."""

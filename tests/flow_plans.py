@@ -46,7 +46,7 @@ def draw_plan(chance: Random, task_of: Callable[[Random], tuple[str, Any]]) -> P
 
 
 def _step(chance: Random, steps: list[PlannedStep], n: int, task: str, how: Input) -> PlannedStep:
-    maps = chance.random() < 0.25
+    maps = chance.random() < (0.5 if n == 1 else 0.25)
     on = chance.choice(("success",) * 6 + ("failure", "end")) if n else "success"
     args: dict[str, Operand] = {"how": how}
     after: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ def _step(chance: Random, steps: list[PlannedStep], n: int, task: str, how: Inpu
     single = [m for m in range(n) if steps[m].over is None]
     over = None
     if maps:
-        over = ValueOf(chance.choice(single), ("items",)) if single and chance.random() < 0.6 else _list(chance)
+        over = ValueOf(chance.choice(single), ("items",)) if single and chance.random() < 0.8 else _list(chance)
     return PlannedStep(
         name=f"s{n}",
         task=task,

@@ -6,9 +6,13 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from mainspring.ids import JobId
+from mainspring.records.flow import Flow
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
+from mainspring.records.plan import Plan
 from mainspring.records.query import Changed, Filter
+from mainspring.records.step import MAX_POSITION
 from mainspring.records.worker import BeatReply, WorkerInfo
 from mainspring.schedule.record import Schedule, Tick
 from mainspring.stores.memory.schedule_table import MemoryScheduleTable
@@ -26,13 +30,17 @@ class AuditedStore(MemoryStore):
         super().__init__(clock)
         self._auditor = auditor
         self._tables = _WatchedTables(self)
-        self.schedule_log = auditor.schedule_log
+        self.schedule_log, self.flow_log = auditor.schedule_log, auditor.flow_log
         self.by: tuple[str, str] = ("nobody", "nothing")
         """The host and the verb of the call that runs now. A verb never awaits between its writes."""
         self._now: datetime | None = None
+        self._outcome: Outcome | None = None
+        """The outcome that is applied now."""
 
     def job_written(self, old: Job | None, job: Job) -> None:
         self._auditor.job_written(old, job, *self.by)
+        outcome = self._outcome
+        self.flow_log.job_written(old, job, None if outcome is None or outcome.id != job.id else outcome.step_end)
 
     def note_crash(self, host: str, how: str) -> None:
         self._auditor.note(host, host, how)
@@ -50,11 +58,17 @@ class AuditedStore(MemoryStore):
         return await super().beat(worker, until=until, now=now)
 
     def _finish_one(self, outcome: Outcome) -> bool:
-        before = self._tables.job(outcome.id)
+        before, self._outcome = self._tables.job(outcome.id), outcome
         stands = super()._finish_one(outcome)
+        self._outcome = None
         if stands:
             self._auditor.outcome_accepted(outcome, before)
         return stands
+
+    def step_ids(self, flow: JobId) -> list[JobId]:
+        """The jobs of the flow's steps, and of those of the flows in it."""
+        found = self._tables.flows.jobs(flow, 0, MAX_POSITION)
+        return [*found, *(inner for id in found for inner in self.step_ids(id))]
 
     def peek(self) -> list[Job]:
         """Every job, in order of id."""
@@ -62,7 +76,7 @@ class AuditedStore(MemoryStore):
 
 
 class _WatchedTables(MemoryTables):
-    """Tables that report every job and schedule that is written or deleted."""
+    """Tables that report every job, schedule and flow that is written, and every job that is deleted."""
 
     def __init__(self, store: AuditedStore) -> None:
         super().__init__()
@@ -77,6 +91,14 @@ class _WatchedTables(MemoryTables):
     def drop_job(self, job: Job) -> None:
         super().drop_job(job)
         self._store.job_deleted(job)
+
+    def add_plan(self, id: JobId, plan: Plan) -> None:
+        super().add_plan(id, plan)
+        self._store.flow_log.begun(id, plan)
+
+    def put_flow(self, flow: Flow) -> None:
+        super().put_flow(flow)
+        self._store.flow_log.row_written(flow)
 
 
 class _WatchedSeries(MemoryScheduleTable):

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from mainspring.ids import JobId, Lease, WorkerId
 from mainspring.records.job import TRANSITIONS, UNFINISHED, Job, State
-from mainspring.records.outcome import Outcome
+from mainspring.records.outcome import Finish, Outcome, Skip
 from mainspring.records.run import Ending
 
+from .flow_log import FlowLog
 from .host import Host
 from .loop import TrueClock
 from .schedule_log import ScheduleLog
@@ -28,6 +29,12 @@ RULES: Mapping[str, str] = {
     "I6": "a schedule's ticks are those it ought to have, each with one fate, on record, and at most one job",
     "I7": "a unique key never has two unfinished jobs",
     "I8": "a worker never runs more than its slots and its tasks' limits allow",
+    "L1": "no step is released before what it needs has ended as it must",
+    "L2": "a step has one job in each life, with the values of the accepted runs",
+    "L3": "a flow's steps, counts and values, and its own end, are those of the ideal",
+    "L4": "a flow that waits has an unfinished job to wait for",
+    "L5": "with healthy workers each flow ends",
+    "L7": "after a cancel only steps that run at the end are released",
     "W": "a worker ends when it is stopped, and not otherwise",
 }
 
@@ -74,6 +81,7 @@ class Auditor:
         """For each operator's retry of a job: the number of its runs that had ended before."""
         self.watch = Watch(clock.monotonic)
         self.schedule_log = ScheduleLog(clock, self.watch, self.fail, self.note)
+        self.flow_log = FlowLog(self.fail, self.note)
         self._runs: Counter[JobId] = Counter()
         self._newest: dict[JobId, Job] = {}
         self._begun: set[tuple[JobId, Lease]] = set()
@@ -120,7 +128,9 @@ class Auditor:
         self.note(who, job.id, f"{verb}: {before} → {job.state}{lease}")
         if old is None:
             return
-        if old.state not in _MOVES.get(verb, ()) or job.state not in TRANSITIONS[old.state]:
+        # What becomes of one step moves the jobs of others, and that of the flow.
+        of_flow = job.step is not None or job.id in self.flow_log.own
+        if (old.state not in _MOVES.get(verb, ()) and not of_flow) or job.state not in TRANSITIONS[old.state]:
             self.fail("I5", job.id, f"{verb} moved it from {before} to {job.state}")
         if old.state.final and verb == "change":
             self.lives[job.id].append(self._runs[job.id])
@@ -168,6 +178,10 @@ class Auditor:
         self._start(run)
         try:
             yield run
+        except (Finish, Skip) as end:
+            self.returned.add(job.id)
+            self._end(run, f"raised {type(end).__name__}")
+            raise
         except BaseException as error:
             stopped = isinstance(error, asyncio.CancelledError)
             self._end(run, "was interrupted" if stopped else f"raised {type(error).__name__}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
+from mainspring.errors import BadInput, InvalidTransition, JobExists, JobNotFound, StoreUnavailable
+from mainspring.flow.builder import with_plan
+from mainspring.records.job import NewJob
 from mainspring.schedule.edit import pause
 from mainspring.schedule.record import Firing
 
@@ -18,7 +20,7 @@ from .host import Host
 from .loop import TrueClock, VirtualLoop
 from .node import Node
 from .operators import arrange
-from .plan import QUEUES, Arrange, Create, Enqueue, Fault, Move, Nap, Operate, Plan, Start
+from .plan import QUEUES, Arrange, Create, Enqueue, EnqueueFlow, Fault, Move, Nap, Operate, OperateFlow, Plan, Start
 from .tasks import LIMITS
 
 # A caller waits this long before it repeats a failed call.
@@ -76,6 +78,10 @@ class Cluster:
                 self._call(self._enqueue(move))
             case Operate():
                 self._call(self._operate(move))
+            case EnqueueFlow():
+                self._call(self._enqueue_flow(move))
+            case OperateFlow():
+                self._call(self._operate_flow(move))
             case Arrange() | Create():
                 self._call(self._arrange(move))
             case Nap(span=span):
@@ -98,17 +104,24 @@ class Cluster:
         self._callers.append(asyncio.create_task(call))
 
     async def _enqueue(self, move: Enqueue) -> None:
+        app = self._nodes[move.client].app
+        await self._insert(move, lambda: app.tasks[move.task].using(**move.options).job(move.value))
+
+    async def _enqueue_flow(self, move: EnqueueFlow) -> None:
+        engine = self._nodes[move.client].app._engine
+        await self._insert(move, lambda: with_plan(engine.flow_job(move.job, move.options)[0], move.flow))
+
+    async def _insert(self, move: Enqueue | EnqueueFlow, new_job: Callable[[], NewJob]) -> None:
         """Repeats the same request until there is a reply."""
         client = self._nodes[move.client]
-        task = client.app.tasks[move.task].using(**move.options)
         new = None
         while True:
             try:
                 await client.app.connect()  # the first call sets its clock
                 if new is None:
-                    new = replace(task.job(move.value), id=move.job)
+                    new = replace(new_job(), id=move.job)
                     self.auditor.request_sent(move.client, move.job)
-                (handle,) = await client.app.enqueue_many([new])
+                (handle,) = await (client.app.enqueue_many if new.plan is None else client.app.insert)([new])
             except StoreUnavailable:
                 await self._clock.sleep(RETRY_SECONDS)
             except JobExists:
@@ -125,6 +138,25 @@ class Cluster:
             except StoreUnavailable:
                 await self._clock.sleep(RETRY_SECONDS)
             except (InvalidTransition, JobExists, JobNotFound):
+                return  # it came too early or too late
+            else:
+                return
+
+    async def _operate_flow(self, move: OperateFlow) -> None:
+        app = self._nodes["operator"].app
+        while True:
+            try:
+                await app.connect()
+                job = move.flow
+                if move.step is not None:
+                    jobs = self.store.step_ids(move.flow)
+                    if not jobs:
+                        return
+                    job = jobs[move.step % len(jobs)]
+                await getattr(app.jobs, move.action)(job)
+            except StoreUnavailable:
+                await self._clock.sleep(RETRY_SECONDS)
+            except (InvalidTransition, JobExists, JobNotFound, BadInput):
                 return  # it came too early or too late
             else:
                 return

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from mainspring.records.flow import CANCEL_STEPS
 from mainspring.records.job import Job, State
 from mainspring.records.run import Ending, Execution
 
 from .audited_store import AuditedStore
 from .auditor import Auditor
-from .tasks import RETRIES
+from .tasks import FLOWS, RETRIES, UNRECORDED
 from .tick_audit import audit_ticks
 
 _FAILED = (Ending.FAILED, Ending.TIMEOUT)
@@ -21,13 +22,15 @@ async def audit_jobs(auditor: Auditor, store: AuditedStore, max_crashes: int) ->
     jobs = {job.id: job for job in store.peek()}
     for id in sorted(auditor.acknowledged.keys() - jobs.keys() - auditor.gone):
         auditor.fail("I1", id, "was acknowledged, but is not in the store")
-    for id in sorted(jobs.keys() - auditor.requested - auditor.schedule_log.jobs.keys()):
+    made = {id for id, job in jobs.items() if job.step is not None or job.task == CANCEL_STEPS}
+    for id in sorted(jobs.keys() - auditor.requested - auditor.schedule_log.jobs.keys() - made):
         auditor.fail("I1", id, "is in the store, but was never requested")
     audit_ticks(auditor.schedule_log, auditor.fail, await store.time())
+    auditor.flow_log.check_end(jobs)
     for job in jobs.values():
         if not job.state.final:
             auditor.fail("I2", job.id, f"is {job.state} at the end, held by {job.worker}")
-        if job.state is State.COMPLETED and job.id not in auditor.returned:
+        if job.state is State.COMPLETED and job.task not in UNRECORDED and job.id not in auditor.returned:
             auditor.fail("I1", job.id, "is completed, but no run of it returned")
         _check_counts(auditor, job, await store.executions(job.id), max_crashes)
 
@@ -45,7 +48,7 @@ def _check_counts(auditor: Auditor, job: Job, runs: list[Execution], max_crashes
         if failed > allowed or crashed > max_crashes:
             limits = f"{allowed} and {max_crashes} allowed"
             auditor.fail("I3", job.id, f"failed {failed} times and crashed {crashed} times, {limits}")
-    if job.state is State.DEAD and runs:
+    if job.state is State.DEAD and runs and job.task not in FLOWS:
         last = runs[-1].ending
         if (last in _FAILED and failed < allowed) or (last is Ending.CRASHED and crashed < max_crashes):
             used = f"{failed} of {allowed} attempts and {crashed} of {max_crashes} crashes"

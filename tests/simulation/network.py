@@ -120,7 +120,9 @@ class Link:
 
     async def _do(self, name: str, verb: Verb) -> Any:
         self._store.by = (self._host.name, name)
-        return await verb()
+        answer = await verb()
+        self._store.flow_log.verb_ended()
+        return answer
 
     async def _fail(self, name: str, why: str) -> None:
         if self.cut and self.hangs:

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.ids import JobId
+from mainspring.records.plan import Plan as FlowPlan
 
+from .flow_plan import ACTIONS, draw_flow
 from .schedule_plan import PlannedSchedule, SchedulePlan, draw_action, draw_schedule_plan
 
 QUEUES = ("default", "mail")
@@ -18,6 +21,8 @@ KEYS = ("k1", "k2", "k3")
 # Time of work and faults; then the faults cease.
 MIN_FAULT_SECONDS = 30.0
 MAX_FAULT_SECONDS = 75.0
+# Seeds with flows.
+FLOWS_SHARE = 0.4
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -109,6 +114,31 @@ class Enqueue(Move, frozen=True, kw_only=True):
         return f"{self.client} enqueues {self.job}: {self.task}({self.value:g}){options}"
 
 
+class EnqueueFlow(Move, frozen=True, kw_only=True):
+    client: str
+    job: JobId
+    flow: FlowPlan
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        options = "".join(f", {name}={value}" for name, value in self.options.items())
+        steps = "".join(f"\n{'':11}{n}: {step}" for n, step in enumerate(self.flow.steps))
+        rest = msgspec.structs.replace(self.flow, steps=())
+        return f"{self.client} enqueues the flow {self.job}{options}{steps}\n{'':11}{rest}"
+
+
+class OperateFlow(Move, frozen=True, kw_only=True):
+    """An operator's action on a flow, or on one job of its steps."""
+
+    action: str
+    flow: JobId
+    step: int | None = None
+    """Counts the jobs of its steps, from the beginning again if there are fewer."""
+
+    def __str__(self) -> str:
+        return f"operator: {self.action} {self.flow}" + ("" if self.step is None else f", job {self.step}")
+
+
 class Operate(Move, frozen=True, kw_only=True):
     """An operator's action on a job or a queue."""
 
@@ -197,6 +227,9 @@ def draw(seed: int) -> Plan:
         moves = [_with_release(chance, move, schedule_plan) for move in moves]
         if night:
             moves, faults_end = _with_night(chance, moves, faults_end, night)
+    chance = Random(f"{seed} flows")
+    if chance.random() < FLOWS_SHARE:
+        moves += _flows(chance, faults_end)
     moves.sort(key=lambda move: move.at)
     return Plan(
         seed=seed,
@@ -243,6 +276,19 @@ def _work(chance: Random, faults_end: float, lease: float) -> list[Move]:
         queue, at = chance.choice(QUEUES), _at(chance, faults_end)
         again = min(faults_end, round(at + chance.uniform(1, 15), 3))
         moves += [Operate(at=at, action="pause", target=queue), Operate(at=again, action="resume", target=queue)]
+    return moves
+
+
+def _flows(chance: Random, faults_end: float) -> list[Move]:
+    moves: list[Move] = []
+    for n in range(1, chance.randint(2, 7)):
+        flow, at, client = f"f{n:02}", _at(chance, faults_end * 0.7), chance.choice(("c1", "c2"))
+        options = {"queue": chance.choice(QUEUES)}
+        moves.append(EnqueueFlow(at=at, client=client, job=flow, flow=draw_flow(chance), options=options))
+        for _ in range(chance.choice((0, 0, 2, 4, 6))):
+            when = round(min(at + chance.expovariate(1 / 10), faults_end), 3)
+            step = chance.choice((None, chance.randrange(12)))
+            moves.append(OperateFlow(at=when, action=chance.choice(ACTIONS), flow=flow, step=step))
     return moves
 
 

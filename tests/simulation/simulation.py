@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from random import Random
+from typing import Any
 from zlib import crc32
 
 from msgspec import Struct
@@ -15,7 +16,9 @@ from msgspec import Struct
 from mainspring import ids
 from mainspring.control import schedules
 from mainspring.stores.rules import claim
-from mainspring.worker import scheduler, worker
+from mainspring.task.context import Context
+from mainspring.task.task import Task
+from mainspring.worker import flow_runs, runner, scheduler, worker
 
 from .auditor import RULES, Fact, Violation
 from .bugs import BUGS
@@ -74,12 +77,12 @@ def play(plan: Plan, bug: str | None = None) -> Verdict:
         stack.enter_context(patch(ids, "_last", 0))  # else the ids of this process would go on from the last simulation
         if bug is not None:
             stack.enter_context(BUGS[bug].plant())
-        runner = stack.enter_context(asyncio.Runner(loop_factory=VirtualLoop))
-        loop = runner.get_loop()
+        aio = stack.enter_context(asyncio.Runner(loop_factory=VirtualLoop))
+        loop = aio.get_loop()
         assert isinstance(loop, VirtualLoop)
         cluster = Cluster(plan, loop)
         try:
-            runner.run(_judge(cluster, plan))
+            aio.run(_judge(cluster, plan))
         except Stuck as stuck:
             cluster.auditor.fail("W", None, str(stuck))
         loop.set_exception_handler(lambda *_: None)  # tasks that are left are cancelled
@@ -107,6 +110,11 @@ class _Machine:
         return 1
 
 
+async def _plan_here(self: runner.Runner, task: Task[Any, Any], ctx: Context) -> Any:
+    """Plans a flow in the loop: there is no other thread."""
+    return flow_runs.plan(task, ctx)
+
+
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Makes the seed the only source of randomness, and turns logging off."""
@@ -116,5 +124,6 @@ def _seeded(seed: int) -> Iterator[None]:
             stack.enter_context(patch(module, "os", machine))
         for module in (scheduler, schedules):
             stack.enter_context(patch(module, "new_id", machine.new_id))
+        stack.enter_context(patch(runner.Runner, "_plan", _plan_here))
         stack.enter_context(patch(logger, "disabled", True))
         yield

@@ -4,17 +4,24 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from mainspring.app import Mainspring
-from mainspring.records.outcome import Snooze
+from mainspring.records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW
+from mainspring.records.outcome import Cancel, Discard, Finish, Skip, Snooze
 from mainspring.task.context import Context
 
 from .auditor import Auditor
+from .flow_plan import LONG_CHARACTERS
 from .host import Host
 
 RETRIES: Mapping[str, int] = {
     "quick": 3, "slow": 3, "flaky": 3, "broken": 2, "sleepy": 1, "late": 1, "stubborn": 3, "narrow": 3,
+    "part": 2, "nested": 3, PLANNED_FLOW: 3, FAN_OUT: 20, CANCEL_STEPS: 20,
 }  # fmt: skip
+FLOWS = frozenset({PLANNED_FLOW, "nested"})
+# Tasks whose runs are not recorded: the engine's own, and flows, whose functions only plan.
+UNRECORDED = FLOWS | {FAN_OUT, CANCEL_STEPS}
 LIMITS: Mapping[str, int] = {"narrow": 1}
 # This task ignores its cancellation, so it records no effects: nothing can promise that they end in time.
 SWALLOWS = "stubborn"
@@ -87,3 +94,44 @@ def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
                 except asyncio.CancelledError:
                     if host.dead:
                         raise  # the simulation has ended
+
+    @app.task(max_retries=RETRIES["part"])
+    async def part(ctx: Context, how: Any, a: Any = None, b: Any = None, item: Any = None) -> Any:
+        """A step of a flow. Its value tells which run made it."""
+        with auditor.run(host, ctx.job) as run:
+            auditor.flow_log.started(ctx.job, {"how": how, "a": a, "b": b, "item": item})
+            await clock.sleep(how.get("seconds", 0.0))
+            run.effect()
+            _steer(ctx, how, item)
+            value = {"x": how["x"], "run": run.lease, "items": how.get("items", [])}
+            return {**value, "long": "y" * LONG_CHARACTERS} if how.get("long") else value
+
+    @app.flow
+    def nested(how: Any, a: Any = None, b: Any = None, item: Any = None) -> Any:
+        """A flow in a flow: a step, a map behind it, and a step that gets its values."""
+        first, *others = how["steps"]
+        value = part.step(first, a, b)
+        if others:
+            value = part.step(first, part.map(others, value), item)
+        return value
+
+
+def _steer(ctx: Context, how: Mapping[str, Any], item: Any) -> None:
+    """Ends the run in another way than by returning, if it is to end so."""
+    if item in how.get("dies", ()):
+        raise Discard
+    match how.get("does"):
+        case "flaky" if ctx.attempt == 1:
+            raise PlannedError("the first attempt fails")
+        case "broken":
+            raise PlannedError("as always")
+        case "snooze" if ctx.job.runs == 1:
+            raise Snooze(SNOOZE_SECONDS)
+        case "discard":
+            raise Discard
+        case "skip":
+            raise Skip
+        case "cancel":
+            raise Cancel
+        case "finish":
+            raise Finish({"run": ctx.job.lease})

@@ -528,6 +528,21 @@ def test_end_is_applied_once_and_in_its_own_life_only() -> None:
     assert end_steps(play.graph, play.flow, [late], NOW).flow.statuses == "du"
 
 
+def test_end_that_comes_again_changes_nothing_while_others_run() -> None:
+    play = Play(Plan((step("a"), step("b"), step("c", after=(0, 1), on="end"))), {0: Fate("dead")})
+    play.end(position_of(0))
+    again = StepEnd(position=position_of(0), state="completed", result="1")
+    assert end_steps(play.graph, play.flow, [again], NOW).flow.statuses == "drw"
+    play.end(position_of(1))
+    play.end(position_of(2))
+    play.flow = play.apply(revive(play.graph, play.flow, [0], [], [], NOW))
+    play.jobs[position_of(0)] = play.made[0]
+    play.end(position_of(0), state="completed")
+    assert (play.flow.statuses, play.flow.lives) == ("ccr", {2: 1})
+    earlier = StepEnd(position=position_of(2), state="completed", result="1")
+    assert end_steps(play.graph, play.flow, [earlier], NOW).flow.statuses == "ccr"
+
+
 def test_revived_step_heals_the_flow() -> None:
     play = Play(ORDER, {0: OK, 2: Fate("dead")})
     assert play.run() == "ccduc"

@@ -52,7 +52,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "simulation.md"
 FOUND = {name: (int(seed), rule) for name, seed, rule in re.findall(r"^\| `([\w-]+)` .*\| (\d+) \| (\w+) \|$",
          PAGE.read_text(), re.MULTILINE)}  # fmt: skip
 DOCUMENTED = sorted({seed for seed, _ in FOUND.values()})
-SEEDS = [*DOCUMENTED, *range(112, 120)]
+SEEDS = [*DOCUMENTED, 15, 16, *range(112, 120)]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_plans_have_every_kind_of_move() -> None:
     kinds = {type(move).__name__ for move in moves}
     assert kinds == {
         "Start", "Crash", "Stop", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "CrashAtFiring", "Arrange",
-        "Create", "Nap",
+        "Create", "Nap", "EnqueueFlow", "OperateFlow",
     }  # fmt: skip
     assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
         None, "return", "raise", "replace", "debounce",
@@ -159,6 +159,20 @@ def test_simulations_record_every_kind_of_schedule_fact(verdicts: list[Verdict],
 ])  # fmt: skip
 def test_simulations_record_every_kind_of_job_fact(verdicts: list[Verdict], what: str) -> None:
     assert any(fact.what.startswith(what) for verdict in verdicts for fact in verdict.facts)
+
+
+@pytest.mark.parametrize("what", [
+    "begun", "cancelled", "retried", "revived step", *(f"ended step 0, index 0, life 0: {state}" for state in
+    ("completed", "dead", "cancelled")),
+])  # fmt: skip
+def test_simulations_record_every_kind_of_flow_event(verdicts: list[Verdict], what: str) -> None:
+    assert any(fact.who == "flow" and fact.what.startswith(what) for verdict in verdicts for fact in verdict.facts)
+
+
+def test_flows_of_simulations_have_every_status(verdicts: list[Verdict]) -> None:
+    facts = [fact.what for verdict in verdicts for fact in verdict.facts if fact.who == "flow"]
+    rows = [what.removeprefix("is ").partition(",")[0] for what in facts if what.startswith("is ")]
+    assert set("".join(rows)) == set("wrcduxfalsn")
 
 
 def test_report_has_the_plan_the_rule_and_the_story_of_the_job() -> None:

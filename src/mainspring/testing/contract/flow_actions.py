@@ -157,8 +157,9 @@ class FlowActionsContract(Contract):
             before = await row_of(store, id)
             await run(store, id, Done(), concludes=before.revision)
             for job in dead:
-                assert (await act(store, Action.RETRY, job)).done == [job]
-                await run(store, job, Done("1"))
+                for ended in (ValueError("again"), Done("1")):
+                    assert (await act(store, Action.RETRY, job)).done == [job]
+                    await run(store, job, ended)
                 assert (await read_job(store, job)).state is State.COMPLETED
             row = await row_of(store, id)
             assert (row.statuses, row.counts, row.state) == ("dd", before.counts, "over")
