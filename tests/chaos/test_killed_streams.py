@@ -11,9 +11,9 @@ import pytest
 import streaming
 from audit import until
 from crew import Crew
-from flow_audit import steps_of
 from ground import Ground
 
+from flow_audit import steps_of
 from mainspring import BadInput
 from mainspring.records.job import Job
 from mainspring.records.step import StepRef
