@@ -154,9 +154,10 @@ async def test_dead_steps_say_why_with_secrets_masked(spring: Mainspring, client
 
 async def test_user_data_of_flows_is_hidden_from_viewers(spring: Mainspring, client: Client) -> None:
     spring.configure(hide_payloads=True)
-    id = await ended(spring)
+    id, skipped = await ended(spring), await ended(spring, 3)
     async with client("viewer") as http:
         text = (await http.get(f"/flows/{id}")).text + (await http.get(f"/flows/{id}/steps/charge")).text
+        text += (await http.get(f"/flows/{skipped}")).text + (await http.get(f"/flows/{skipped}/why")).text
         text += (await http.get(f"/flows/{id}/steps/reserve/items")).text
         text += (await http.get(f"/flows/{id}/graph.svg")).text + (await http.get(f"/flows/{id}/graph.mmd")).text
     assert "txn-7" not in text
@@ -195,6 +196,24 @@ async def test_what_is_no_flow_is_404(spring: Mainspring, client: Client) -> Non
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
 
 
+async def test_the_reason_of_a_dead_map_is_masked(spring: Mainspring, client: Client) -> None:
+    @spring.task
+    async def odd() -> Any:
+        return {"password": "hush"}
+
+    @spring.flow
+    def maps() -> None:
+        spring.tasks["reserve"].map(odd.step(), 1)
+
+    id = (await spring.tasks["maps"].enqueue()).id
+    await spring.drain()
+    async with client("viewer") as http:
+        step = (await http.get(f"/flows/{id}")).json()["steps"][1]
+    assert step["status"] == "dead"
+    assert "hush" not in str(step)
+    assert step["reason"]
+
+
 # items
 
 
@@ -215,6 +234,16 @@ async def test_items_of_a_map_are_listed_in_pages(spring: Mainspring, client: Cl
         assert (await http.get(f"{path}?after=-2")).status_code == 400
         items = (await http.get(f"/flows/{id}")).json()["steps"][1]["items"]
     assert items == {"total": 5, "made": 5, "completed": 3, "dead": 2, "cancelled": 0, "open": 0}
+
+
+async def test_no_item_is_left_out_behind_a_full_page(spring: Mainspring, client: Client) -> None:
+    id = await ended(spring, 7, ("a", "bad", "c", "d"))
+    async with client("viewer") as http:
+        path = f"/flows/{id}/steps/reserve/items?state=completed&limit=2"
+        page = (await http.get(path)).json()
+        assert ([item["index"] for item in page["items"]], page["next"]) == ([0, 2], 2)
+        page = (await http.get(f"{path}&after=2")).json()
+    assert [item["index"] for item in page["items"]] == [3]
 
 
 async def test_a_search_for_items_looks_at_a_bounded_number(
