@@ -184,6 +184,24 @@ def test_flows_cancel_and_retry(cli, shop, here, work):
     assert "cannot cancel job" in refused.stderr
 
 
+def test_flows_skip_lets_a_flow_do_without_a_step(cli, shop, work):
+    id = enqueued(cli, shop, 13)
+    work()
+    skipped = cli("flows", "skip", id, "charge", "--reason", "in cash", "--app", shop)
+    assert skipped.stdout == "step charge is skipped\n", skipped.stderr
+    work()
+    found = json.loads(cli("flows", "show", id, "--json", "--app", shop).stdout)
+    assert {step["name"]: step["note"] for step in found["steps"]}["charge"] == "in cash"
+    assert "in cash" in cli("flows", "show", id, "--app", shop).stdout
+    other = enqueued(cli, shop, 13)
+    work()
+    told = json.loads(cli("flows", "skip", other, "charge", "--json", "--app", shop).stdout)
+    assert (told["name"], told["state"], told["skipped_because"]) == ("charge", "skipped", "operator")
+    refused = cli("flows", "skip", id, "check", "--app", shop)
+    assert refused.exit_code == 1
+    assert "check" in refused.stderr
+
+
 # pictures
 
 

@@ -138,7 +138,7 @@ async def test_a_plan_by_a_browser_session_is_in_the_audit_log(spring: Mainsprin
 async def test_viewers_may_not_change_flows(spring: Mainspring, client: Client) -> None:
     id = (await spring.tasks["buy"].enqueue()).id
     async with client("viewer") as http:
-        for path in ("/flows", f"/flows/{id}/cancel", f"/flows/{id}/retry"):
+        for path in ("/flows", f"/flows/{id}/cancel", f"/flows/{id}/retry", f"/flows/{id}/skip"):
             assert (await http.post(path, json=PLAN if path == "/flows" else {})).status_code == 403
     async with client("operator", scopes=["jobs:write"]) as http:
         assert (await http.post(f"/flows/{id}/cancel")).status_code == 403
@@ -178,6 +178,28 @@ async def test_dead_steps_of_a_flow_are_retried(spring: Mainspring, client: Clie
         assert (await http.get(f"/flows/{id}")).json()["job"]["result"] == "paid"
         answer = await http.post(f"/flows/{id}/retry")
         assert (answer.status_code, answer.json()["code"]) == (409, "invalid_transition")
+
+
+async def test_a_dead_step_is_skipped(spring: Mainspring, client: Client) -> None:
+    id = (await spring.tasks["buy"].enqueue()).id
+    await spring.drain()
+    async with client("operator") as http:
+        for body, status in (
+            ({"step": "pai"}, 404),
+            ({"step": "pay", "reason": "x" * 201}, 422),
+            ({"step": "pay", "why": "x"}, 422),
+        ):
+            assert (await http.post(f"/flows/{id}/skip", json=body)).status_code == status
+        job = (await http.post(f"/flows/{id}/skip", json={"step": "pay", "reason": "token=hush, in cash"})).json()
+        assert (job["id"], job["state"]) == (id, "pending")
+        await spring.drain()
+        flow = (await http.get(f"/flows/{id}")).json()
+    assert (flow["job"]["state"], flow["steps"][0]["status"], flow["steps"][0]["skipped_because"]) == (
+        "completed", "skipped", "operator"
+    )  # fmt: skip
+    assert flow["steps"][0]["note"] == "token=*** in cash"
+    (entry,) = await spring.audit.list(AuditFilter(action="flows.skip"))
+    assert (entry.target, entry.who.partition("-")[0]) == (id, "key:operator")
 
 
 async def test_a_flow_that_died_before_it_was_planned_is_planned_again(spring: Mainspring, client: Client) -> None:

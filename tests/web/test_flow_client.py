@@ -124,6 +124,16 @@ async def test_flows_are_changed_over_an_api(near: Mainspring) -> None:
         assert (await near.jobs.get(other.id)).cancel_reason == "no longer wanted"
 
 
+async def test_steps_are_skipped_over_an_api(near: Mainspring) -> None:
+    async with serving(near) as far:
+        job = await far.tasks["buy"].enqueue([1, -1])
+        await near.drain()
+        step = await far.flows.skip(job.id, "total", "counted by hand")
+        assert step == (await near.flows.get(job.id)).step("total")
+        assert (step.state, step.skipped_because, step.note) == ("skipped", "operator", "counted by hand")
+        assert await done(far.flows.skip(job.id, "totel")) == await done(near.flows.skip(job.id, "totel"))
+
+
 PLAN: dict[str, Any] = {
     "name": "sum up",
     "steps": [{"name": "a", "task": "double", "args": {"n": 4}}],

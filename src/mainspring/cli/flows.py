@@ -113,6 +113,25 @@ async def retry(app: Mainspring, ids: tuple[JobId, ...], as_json: bool) -> None:
     await _change(app, "retry", app.flows.retry, ids, as_json=as_json)
 
 
+@flows.command()
+@click.argument("id")
+@click.argument("step")
+@click.option("--reason", default="", help="The reason; kept with the flow.")
+@as_json
+@with_app
+async def skip(app: Mainspring, id: JobId, step: str, reason: str, as_json: bool) -> None:
+    """Let a flow do without a step.
+
+    STEP waits, was released, or is dead or cancelled. The flow goes on as if it were optional, also a flow
+    that is dead of it. A running step is told to stop, and skipped when it has ended.
+    """
+    view = await app.flows.skip(id, step, reason)
+    if as_json:
+        return print_json(msgspec.to_builtins(view))
+    later = "" if view.state == "skipped" else f" when it has ended; it is {view.state}"
+    return click.echo(f"step {clean(view.name)} is skipped{later}")
+
+
 _DONE = {"cancel": "is cancelled", "retry": "goes on"}
 
 

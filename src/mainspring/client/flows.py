@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_id, checked_limit
-from ..control.flows import FlowJobs, Flows
+from ..control.flows import MAX_SKIP_REASON_CHARACTERS, FlowJobs, Flows
 from ..control.job_page import Page
 from ..errors import BadFlow, BadInput
 from ..ids import JobId
@@ -20,6 +20,7 @@ from ..insight.flow_view import FlowCounts, FlowView, StepState, StepView
 from ..insight.why import Reason
 from ..records.flow import ItemCounts
 from ..records.job import Enqueued, Job, Shown
+from ..records.outcome import clean
 from ..records.plan import On
 from ..records.query import Changed
 from ..records.run import Failure
@@ -54,8 +55,8 @@ class _StepResponse(Struct, kw_only=True):
     name: str
     task: str
     status: StepState
-    reason: str | None = None
     skipped_because: str | None = None
+    note: str | None = None
     job_id: JobId | None = None
     attempts: int | None = None
     started_at: datetime | None = None
@@ -67,7 +68,6 @@ class _StepResponse(Struct, kw_only=True):
     items: _ItemsResponse | None = None
 
     def to_record(self) -> StepView:
-        noted = self.status == "dead" and self.job_id is None
         return StepView(
             name=self.name,
             task=self.task,
@@ -78,7 +78,7 @@ class _StepResponse(Struct, kw_only=True):
             job_id=self.job_id,
             items=None if self.items is None else self.items.to_record(),
             skipped_because=self.skipped_because,
-            note=self.reason if noted else None,
+            note=self.note,
             failure=self.failure,
             attempts=self.attempts or 0,
             started_at=self.started_at,
@@ -179,6 +179,13 @@ class RemoteFlows(Flows):
         connection, id = await connection_of(self._engine), checked_id(id)
         await connection.send("POST", "flows", id, "retry")
         return Changed([id], {})
+
+    async def skip(self, id: JobId, step: str, reason: str = "") -> StepView:
+        connection, id = await connection_of(self._engine), checked_id(id)
+        await connection.send(
+            "POST", "flows", id, "skip", body={"step": step, "reason": clean(str(reason), MAX_SKIP_REASON_CHARACTERS)}
+        )
+        return (await self.get(id)).step(step)
 
 
 class _ItemPage(Struct):

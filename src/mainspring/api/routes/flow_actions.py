@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from litestar import Request, Response, post
 from litestar.openapi import ResponseSpec
 from litestar.params import FromPath, JSONBody
-from msgspec import Meta, to_builtins
+from msgspec import Meta, Struct, to_builtins
 
 from ...app import Mainspring
+from ...control.flows import MAX_SKIP_REASON_CHARACTERS
 from ...flow.document import StepDocument, builder_from_document
 from ...records.job import NewJob
 from ...records.plan import MAX_STEPS
@@ -26,7 +27,7 @@ from .enqueue import (
     with_id,
 )
 from .field_types import Name
-from .flow_reading import found_flow
+from .flow_reading import found_flow, found_step
 from .job_actions import CancelRequest
 from .job_view import JobView
 from .jobs import with_etag
@@ -42,6 +43,13 @@ class FlowRequest(OptionsRequest, kw_only=True, forbid_unknown_fields=True):
     """What the flow returns."""
     fail_fast: bool = False
     """Cancel the rest as soon as one step is dead."""
+
+
+class SkipRequest(Struct, forbid_unknown_fields=True):
+    step: Name
+    """The name of the step."""
+    reason: Annotated[str, Meta(max_length=MAX_SKIP_REASON_CHARACTERS)] = ""
+    """Stored with the flow."""
 
 
 @post(
@@ -82,4 +90,13 @@ async def retry_flow(app: App, id: FromPath[str]) -> Response[JobView]:
     return await with_etag(app, await app.jobs.get(id))
 
 
-ROUTES = [enqueue_flow, cancel_flow, retry_flow]
+@post("/flows/{id:str}/skip", status_code=200, **allow("operator"))
+async def skip_step(app: App, id: FromPath[str], data: JSONBody[SkipRequest]) -> Response[JobView]:
+    """Lets a flow do without a step: one that waits, was released, or is dead or cancelled. The flow goes on as if it
+    were optional."""
+    await found_step(app, id, data.step)
+    await app.flows.skip(id, data.step, data.reason)
+    return await with_etag(app, await app.jobs.get(id))
+
+
+ROUTES = [enqueue_flow, cancel_flow, retry_flow, skip_step]

@@ -21,7 +21,7 @@ from ...records.job import BRIEF_CHARACTERS, Job, Shown, State
 from ...records.plan import On
 from ...records.run import Failure
 from ...records.step import position_of
-from ..access.redaction import redact_data, redact_failure, redact_line
+from ..access.redaction import mask_note, redact_data, redact_failure, redact_line
 from ..problem import Problem
 from .job_view import MAX_EXCERPT_CHARACTERS, JobItem, JobView, job_item, job_view
 
@@ -73,6 +73,8 @@ class StepDetails(Struct, frozen=True, kw_only=True):
     """Why it was not run, or what it waits for."""
     skipped_because: str | None
     """when, absent, all-skipped, said, not-needed or operator."""
+    note: str | None
+    """Why a step without a job is dead, or an operator has skipped it."""
     job_id: str | None
     """null before it is released, and for a map."""
     job_state: Shown | None
@@ -263,6 +265,7 @@ def step_details(read: FlowReading, n: int, view: StepView, now: datetime, room:
         status=view.state,
         reason=_reason(graph, row, n),
         skipped_because=SKIP_REASONS.get(row.statuses[n]),
+        note=mask_note(view.note) if n in row.skipped else None if view.note is None else redact_line(view.note),
         job_id=view.job_id,
         job_state=None if job is None else job.shown(now),
         attempts=None if job is None else job.attempt,
