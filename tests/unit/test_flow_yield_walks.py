@@ -159,11 +159,13 @@ class Walk:
             self.flow = self.apply(revive(self.graph, self.flow, single, items, stopped, NOW))
 
     def run_to_the_end(self) -> None:
+        before = sum(self.flow.lives.values())
         for _ in range(1000):
             if self.flow.state == "over":
                 break
             self.step(disturbed=False)
         assert self.flow.state == "over", "it does not end"
+        assert sum(self.flow.lives.values()) - before <= len(self.plan.steps), "a source runs again and again"
         for n in self.graph.sources:
             counts, life = self.flow.counts.get(n), self.flow.lives.get(n, 0)
             made = [ref(p).index for p in sorted(self.jobs) if ref(p).number == n and ref(p).life == life]
