@@ -101,3 +101,32 @@ async def test_assert_step_says_what_a_step_without_a_job_waits_for() -> None:
         await jobs.process_one()
         with pytest.raises(AssertionError, match="step 'ship' has no job: it is waiting"):
             jobs.assert_step(run, "ship")
+
+
+async def test_assert_step_says_which_steps_there_are_and_where_items_are() -> None:
+    app = Mainspring("memory://")
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.flow
+    def both() -> None:
+        double.map([1, 2])
+        double.using(step="last").step(3)
+
+    async with app.testing() as jobs:
+        run = await both.enqueue()
+        await jobs.drain()
+        with pytest.raises(AssertionError, match=r"the flow has no step 'lost' \(it has 'double', 'last'\)"):
+            jobs.assert_step(run, "lost")
+        with pytest.raises(AssertionError, match=r"step 'double' is a map: its items are jobs, see app.flows.items"):
+            jobs.assert_step(run, "double", 1)
+
+
+def test_steps_are_read_by_a_handle_of_sync() -> None:
+    app = shop()
+    with app.testing() as jobs:
+        run = app.tasks["fulfil"].sync.enqueue("a")
+        jobs.sync.drain()
+        assert jobs.sync.steps(run) == {"charge": "completed", "ship": "completed"}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..app import Mainspring
     from ..insight.flow_view import StepState
     from ..records.plan import Plan
+    from ..sync import SyncHandle
 
 Mode = Literal["manual", "inline"]
 T = TypeVar("T")
@@ -175,11 +176,11 @@ class Harness:
         payload = flow.arguments.encode(args, kwargs, self._engine.settings.payload_limit)
         return plan_of(flow, *flow.arguments.decode(payload))
 
-    async def steps(self, run: Handle[Any] | JobId) -> dict[str, StepState]:
+    async def steps(self, run: Handle[Any] | SyncHandle[Any] | JobId) -> dict[str, StepState]:
         """The state of each step of a flow: {"charge": "completed", "ship": "waiting"}."""
         return {step.name: step.state for step in await self._engine.flows.steps(_id(run))}
 
-    def assert_step(self, run: Handle[Any] | JobId, step: str, /, *args: Any, **kwargs: Any) -> Job:
+    def assert_step(self, run: Handle[Any] | SyncHandle[Any] | JobId, step: str, /, *args: Any, **kwargs: Any) -> Job:
         """Returns the job of this step of a flow. Raises AssertionError if it has none with these arguments."""
         found = self._matching_step(_id(run), step, args, kwargs)
         if isinstance(found, str):
@@ -187,7 +188,12 @@ class Harness:
         return found
 
     def _matching_step(self, id: JobId, step: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job | str:
-        view = _at_once(self._engine.flows.get(id)).step(step)
+        steps = _at_once(self._engine.flows.steps(id))
+        view = next((one for one in steps if one.name == step), None)
+        if view is None:
+            return f"the flow has no step {step!r} (it has {', '.join(repr(one.name) for one in steps[:20])})"
+        if view.items is not None:
+            return f"step {step!r} is a map: its items are jobs, see app.flows.items(id, {step!r})"
         if view.job_id is None:
             return f"step {step!r} has no job: it is {view.state}"
         (job,) = self._these([view.job_id])
@@ -378,8 +384,8 @@ class Harness:
                 raise _ENDS.get(job.state, JobUnfinished)(text)
 
 
-def _id(run: Handle[Any] | JobId) -> JobId:
-    return run.id if isinstance(run, Handle) else run
+def _id(run: Handle[Any] | SyncHandle[Any] | JobId) -> JobId:
+    return run if isinstance(run, str) else run.id
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:
