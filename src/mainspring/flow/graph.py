@@ -159,6 +159,7 @@ class _PlanText(Struct):
     inputs: tuple[str, ...] = ()
     result: msgspec.Raw = msgspec.Raw()
     fail_fast: bool = False
+    metadata: Mapping[str, str] = {}
 
 
 _decode_parts = msgspec.json.Decoder(_PlanText).decode
@@ -170,7 +171,7 @@ def read_graph(text: str | bytes) -> Graph:
     known = _kept.get(_shape(bytes(parts.steps), bytes(parts.result)))
     if known is None:
         return Graph(_decode_plan(text))
-    return Graph(Plan(known.steps, parts.inputs, known.result, parts.fail_fast), known)
+    return Graph(Plan(known.steps, parts.inputs, known.result, parts.fail_fast, parts.metadata), known)
 
 
 class Graph:
