@@ -24,7 +24,7 @@ MainspringError
 ├── InvalidTransition           the state of the job or worker does not allow the action
 ├── JobUnfinished               result() has no value to return
 │   ├── JobDead                 ... out of retries
-│   │   └── FlowFailed          ... a flow, because of dead steps
+│   │   └── FlowFailed          ... a flow, because of dead steps or its timeout
 │   ├── JobCancelled
 │   ├── JobExpired              ... not started in time
 │   └── ResultTimeout (TimeoutError)

@@ -23,6 +23,9 @@ async def waiting_reasons(store: Store, job: Job, found: FlowWithPlan, why: Why)
         reason = f" ({job.cancel_reason})" if job.cancel_reason else ""
         text = f"it was asked to cancel{reason}, and ends when its steps have ended"
         reasons.append(Reason(code="cancelling", text=text))
+    if row.timed_out:
+        text = f"it took longer than its timeout of {graph.plan.timeout or 0:,g} s, and ends when its steps have ended"
+        reasons.append(Reason(code="cancelling", text=text))
     for root in roots(graph, row):
         step = await _open_job(store, graph, row, root.number)
         reasons.append(waits_for(root, step, [] if step is None else await why(step), row.counts.get(root.number)))

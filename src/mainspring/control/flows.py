@@ -13,7 +13,7 @@ from ..ids import JobId
 from ..insight.flow_view import FlowCounts, FlowView, StepView, flow_counts, flow_view, step_views
 from ..insight.flow_why import steps_not_run
 from ..insight.why import Reason
-from ..records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW, FlowWithPlan, SkipStep, StepStatus
+from ..records.flow import CANCEL_STEPS, FAN_OUT, FLOW_DEADLINE, PLANNED_FLOW, FlowWithPlan, SkipStep, StepStatus
 from ..records.job import FINAL, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import Changed, Filter
@@ -141,7 +141,7 @@ class Flows:
         """Whether the job is a flow's own, as far as is known without its plan: this app may not have its task."""
         if (known := self._engine.tasks.get(job.task)) is not None:
             return known.is_flow
-        return job.task not in (FAN_OUT, CANCEL_STEPS)
+        return job.task not in (FAN_OUT, CANCEL_STEPS, FLOW_DEADLINE)
 
     # changing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..errors import BadFlow
@@ -101,8 +102,8 @@ class PlanBuilder:
 
 
 def with_plan(job: NewJob, plan: Plan) -> NewJob:
-    """The job with the plan that it comes with."""
-    return replace(job, plan=plan)
+    """The job with the plan that it comes with. Its timeout is the flow's."""
+    return replace(job, plan=plan if job.timeout is UNSET else replace(plan, timeout=job.timeout))
 
 
 def task_of(app: Mainspring, given: Task[Any, Any] | str) -> Task[Any, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from ..errors import BadFlow
 from .arguments import check_value
 from .json_types import shown
@@ -30,7 +33,9 @@ def plan_with(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwarg
     result = task.fn(*args, **kwargs)
     with naming(f"flow {task.name!r}"):
         _check_result(task, result)
-        return planner.plan(result, fail_fast=task.options.fail_fast)
+        plan = planner.plan(result, fail_fast=task.options.fail_fast)
+    timeout = task.options.timeout
+    return plan if timeout is UNSET else replace(plan, timeout=timeout)
 
 
 def _check_result(task: Task[Any, Any], result: Any) -> None:

@@ -160,6 +160,7 @@ class _PlanText(Struct):
     result: msgspec.Raw = msgspec.Raw()
     fail_fast: bool = False
     metadata: Mapping[str, str] = {}
+    timeout: float | None = None
 
 
 _decode_parts = msgspec.json.Decoder(_PlanText).decode
@@ -171,7 +172,8 @@ def read_graph(text: str | bytes) -> Graph:
     known = _kept.get(_shape(bytes(parts.steps), bytes(parts.result)))
     if known is None:
         return Graph(_decode_plan(text))
-    return Graph(Plan(known.steps, parts.inputs, known.result, parts.fail_fast, parts.metadata), known)
+    plan = Plan(known.steps, parts.inputs, known.result, parts.fail_fast, parts.metadata, parts.timeout)
+    return Graph(plan, known)
 
 
 class Graph:

@@ -6,14 +6,16 @@ Pure: a store locks the flow's row, calls one of these, and writes the move in t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from ..ids import JobId
-from ..records.flow import OPEN, Flow, ItemCounts, Move, StepEnd, StepStatus
-from ..records.step import MAX_LIVES
+from ..records.flow import FLOW_DEADLINE, OPEN, Flow, FlowDeadline, ItemCounts, Move, StepEnd, StepStatus
+from ..records.job import MAX_PRIORITY, NewJob
+from ..records.step import MAX_LIVES, MAX_POSITION
 from .graph import Graph, behind
+from .job_template import step_job_id
 from .row_edit import RowEdit
 from .yielding import stop_making_items
 
@@ -25,7 +27,7 @@ def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
     statuses = StepStatus.WAITING * len(graph.steps)
     edit = RowEdit(graph, Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now), now)
     edit.look_at(n for n, needs in enumerate(graph.needs) if not needs)
-    return edit.move()
+    return _with_deadline(graph, edit.move(), now)
 
 
 def end_steps(
@@ -69,6 +71,32 @@ def cancel(graph: Graph, flow: Flow, now: datetime) -> Move:
     return edit.move()
 
 
+def time_out(graph: Graph, flow: Flow, now: datetime) -> Move:
+    """The flow after its deadline: stopped as by a cancel, unless it is being stopped already."""
+    if flow.state not in ("open", "failing"):
+        return RowEdit(graph, flow, now).move()
+    edit = RowEdit(graph, replace(flow, timed_out=True), now)
+    edit.stop("cancelling")
+    return edit.move()
+
+
+def _with_deadline(graph: Graph, move: Move, now: datetime) -> Move:
+    """The move of a flow that begins, perhaps again: if it has a timeout, with a deadline and the job for it."""
+    flow, seconds = move.flow, graph.plan.timeout
+    if seconds is None or flow.state == "over" or flow.deadline is not None:
+        return move
+    id, at = step_job_id(flow.id, MAX_POSITION - flow.revision, now), now + timedelta(seconds=seconds)
+    job = NewJob(
+        id=id,
+        task=FLOW_DEADLINE,
+        payload=f'{{"flow":"{flow.id}"}}',
+        queue=flow.queue,
+        priority=MAX_PRIORITY,
+        run_at=at,
+    )
+    return Move(replace(flow, deadline=FlowDeadline(at, id)), (*move.jobs, job), move.cancel, move.wake)
+
+
 def may_skip(flow: Flow, step: int) -> bool:
     """Whether an operator may skip the step: it waits, was released, or is dead or cancelled."""
     return flow.state in ("open", "over") and flow.statuses[step] in _SKIPPABLE
@@ -87,7 +115,7 @@ def skip(graph: Graph, flow: Flow, step: int, reason: str, now: datetime) -> Mov
     edit = _reopened(graph, flow, [step], {*kept, *behind(graph, kept)}, now)
     edit.skipped[step] = reason
     edit.set_status(step, StepStatus.SKIPPED_BY_OPERATOR)
-    return edit.move()
+    return _with_deadline(graph, edit.move(), now)
 
 
 def revive(
@@ -131,13 +159,16 @@ def revive(
     for n in steps:
         _reset(edit, n)
     edit.look_at(steps)
-    return edit.move()
+    return _with_deadline(graph, edit.move(), now)
 
 
 def _reopened(graph: Graph, flow: Flow, steps: Collection[int], later: Collection[int], now: datetime) -> RowEdit:
     """The flow, open, with what is behind these steps waiting. A step that runs now goes on, and so does one of these
     that is behind another."""
-    edit = RowEdit(graph, replace(flow, state="open", cancelled=False, ended_at=None), now)
+    begins_again = flow.state == "over" or flow.timed_out
+    deadline = None if begins_again else flow.deadline
+    flow = replace(flow, state="open", cancelled=False, timed_out=False, deadline=deadline, ended_at=None)
+    edit = RowEdit(graph, flow, now)
     edit.dead = [n for n in edit.dead if n not in steps]
     for n in sorted(later):
         if edit.statuses[n] != StepStatus.RELEASED and n not in steps:

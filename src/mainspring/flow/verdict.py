@@ -26,12 +26,12 @@ def judge(graph: Graph, flow: Flow) -> Verdict:
     """The end of a flow that is over."""
     if flow.finish is not None:
         return Verdict("completed", finish=flow.finish)
-    if flow.cancelled:
+    if flow.cancelled and not flow.timed_out:
         return Verdict("cancelled")
     result = None if graph.plan.result is None else _chosen(graph.plan.result, flow)
     caught = _caught(graph, flow, result)
     dead = tuple(n for n in flow.dead if not graph.steps[n].optional and n not in caught)
-    if dead:
+    if dead or flow.timed_out:
         return Verdict("dead", dead=dead)
     stopped = (n for n, status in enumerate(flow.statuses) if status == StepStatus.CANCELLED)
     if any(not graph.steps[n].optional for n in stopped):

@@ -77,6 +77,8 @@ class FlowView(Struct, frozen=True, kw_only=True):
     """When it was planned."""
     ended_at: datetime | None = None
     """When its last step ended."""
+    deadline: datetime | None = None
+    """When it is stopped, if it has a timeout and goes on."""
 
     def step(self, name: str) -> StepView:
         """Raises KeyError if it has no step of that name."""
@@ -132,6 +134,7 @@ def flow_view(job: Job, graph: Graph, row: Flow, jobs: Mapping[int, Job], now: d
         steps=steps,
         began_at=row.began_at,
         ended_at=row.ended_at,
+        deadline=None if row.deadline is None else row.deadline.at,
     )
 
 

@@ -57,7 +57,9 @@ FAN_OUT = "mainspring.fan_out"
 CANCEL_STEPS = "mainspring.cancel_steps"
 # The internal task of a flow that has a plan but no function.
 PLANNED_FLOW = "mainspring.flow"
-FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW})
+# The internal job that stops a flow at its deadline.
+FLOW_DEADLINE = "mainspring.flow_deadline"
+FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW, FLOW_DEADLINE})
 # Why a job of a step was cancelled with its flow.
 FLOW_STOPPED = "its flow has stopped"
 # Jobs of steps that are cancelled or deleted in the transaction that stops or deletes their flow.
@@ -81,6 +83,13 @@ class ItemCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def done(self) -> bool:
         return self.closed and self.ended >= self.made
+
+
+class FlowDeadline(Struct, frozen=True):
+    """When a flow that goes on is stopped, and the job that does it."""
+
+    at: datetime
+    job_id: JobId
 
 
 class Flow(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -110,6 +119,10 @@ class Flow(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The value that a task gave with Finish."""
     cancelled: bool = False
     """Whether a cancel was asked for before it was over."""
+    timed_out: bool = False
+    """Whether it was stopped at its deadline."""
+    deadline: FlowDeadline | None = None
+    """None once it is over, and without a timeout."""
     began_at: datetime
     ended_at: datetime | None = None
 
@@ -141,7 +154,13 @@ class SkipStep(Struct, frozen=True):
     reason: str = ""
 
 
-FlowRequest = SkipStep
+class TimeOut(Struct, frozen=True):
+    """The deadline of a flow has come. Another deadline than that of this job is left alone."""
+
+    job_id: JobId
+
+
+FlowRequest = SkipStep | TimeOut
 """What is asked of a flow, beside what happens to its jobs."""
 
 

@@ -130,3 +130,5 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     fail_fast: bool = False
     metadata: Mapping[str, str] = {}
     """What all jobs of its steps have in their metadata, beside that of their options."""
+    timeout: float | None = None
+    """Seconds from the plan to the end of the last step; None: no limit."""

@@ -56,5 +56,8 @@ class FlowStore(Protocol):
             already is left as it is, so that a repeated call does no harm.
         FL15. Skipping a step of a flow that is over reopens it as FL9 says. If nothing is left to do then, its job is
             due at once. This is refused if the flow has completed, or as a retry of its job is refused.
+        FL16. A flow whose plan has a timeout has a deadline until it is over, and a job of flow.FLOW_DEADLINE, stored
+            with it and due then; it is deleted when the flow is over or deleted. A flow that is reopened has another
+            one. TimeOut by that job makes the flow moves.time_out() of itself; by any other job it changes nothing.
         """
         ...

@@ -74,11 +74,13 @@ class Handle(Generic[R]):
         return SyncHandle(self)
 
 
+# Failure.type of flows that are dead: of steps, or because of their timeout.
+_OF_FLOWS = ("FlowFailed", "FlowTimeout")
 _ENDS: dict[str, type[JobUnfinished]] = {"dead": JobDead, "cancelled": JobCancelled, "expired": JobExpired}
 
 
 def _error_of(job: Job, shown: str) -> type[JobUnfinished]:
-    if shown == "dead" and job.failure is not None and job.failure.type == FlowFailed.__name__:
+    if shown == "dead" and job.failure is not None and job.failure.type in _OF_FLOWS:
         return FlowFailed
     return _ENDS[shown]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..codec import decode_or_text
 from ..flow.graph import Graph
-from ..records.flow import Flow
+from ..records.flow import Flow, StepStatus
 from ..records.job import Job, State
 from ..records.outcome import MAX_MESSAGE_CHARACTERS, clean
 from ..records.run import Failure
@@ -71,6 +71,16 @@ def _dead_step(name: str, job: Job) -> DeadStep:
         failure=expired if job.state is State.EXPIRED else job.failure or Failure("Dead", "no reason given"),
         attempts=job.attempt,
     )
+
+
+def failure_of_timeout(graph: Graph, row: Flow, dead: Sequence[int], steps: Sequence[DeadStep]) -> Failure:
+    """The failure of a flow that was stopped at its deadline: it names the steps that had not ended then."""
+    left = [step.name for step, status in zip(graph.steps, row.statuses, strict=True) if status == StepStatus.CANCELLED]
+    more = f" and {len(left) - MAX_NAMED_STEPS} more" if len(left) > MAX_NAMED_STEPS else ""
+    text = f"it took longer than its timeout of {graph.plan.timeout or 0:,g} s"
+    text += f"; cancelled: {', '.join(left[:MAX_NAMED_STEPS])}{more}" if left else ""
+    text += f"; {failure_of_flow(graph, row, dead, steps).message}" if dead else ""
+    return Failure("FlowTimeout", clean(text, MAX_MESSAGE_CHARACTERS))
 
 
 def failure_of_flow(graph: Graph, row: Flow, dead: Sequence[int], steps: Sequence[DeadStep]) -> Failure:

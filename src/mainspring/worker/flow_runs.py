@@ -26,7 +26,7 @@ from ..task.context import Context
 from ..task.flow_failure import DeadStep, FlowEnd
 from ..task.results import Results
 from ..task.task import Task
-from .dead_steps import dead_steps, failure_of_flow
+from .dead_steps import dead_steps, failure_of_flow, failure_of_timeout
 from .flow_reads import FlowReads
 
 # All values that are loaded whole for one run.
@@ -128,7 +128,8 @@ class FlowRuns:
                 ended = Stopped(ctx.job.cancel_reason or "a step of the flow was cancelled")
             case "dead":
                 dead = await dead_steps(self.reads, graph, row, verdict.dead)
-                ended = RemoteFailure(failure_of_flow(graph, row, verdict.dead, dead), retryable=False)
+                why = failure_of_timeout if row.timed_out else failure_of_flow
+                ended = RemoteFailure(why(graph, row, verdict.dead, dead), retryable=False)
         steps = {step.name: STEP_STATES[status] for step, status in zip(graph.steps, row.statuses, strict=True)}
         ctx.conclude(FlowEnd(ended=ended, revision=row.revision, began_at=row.began_at, dead=dead, steps=steps))
         return ended
@@ -179,7 +180,8 @@ class FlowRuns:
 def plan(task: Task[Any, Any], ctx: Context) -> Suspend:
     """Plans the flow. It runs in a thread, since the function may do anything."""
     args, kwargs = ctx.arguments
-    return Suspend(plan_of(task, args, kwargs))
+    made, timeout = plan_of(task, args, kwargs), ctx.job.timeout
+    return Suspend(made if timeout is msgspec.UNSET else msgspec.structs.replace(made, timeout=timeout))
 
 
 class Budget:

@@ -9,7 +9,17 @@ import msgspec
 
 from ..clock import Clock
 from ..ids import JobId
-from ..records.flow import CANCEL_STEPS, FAN_OUT, FLOW_STOPPED, OPEN, PLANNED_FLOW, Flow, FlowWithPlan
+from ..records.flow import (
+    CANCEL_STEPS,
+    FAN_OUT,
+    FLOW_DEADLINE,
+    FLOW_STOPPED,
+    OPEN,
+    PLANNED_FLOW,
+    Flow,
+    FlowWithPlan,
+    TimeOut,
+)
 from ..records.job import Action, Job, State
 from ..records.outcome import Cancel, Discard, Skip
 from ..records.query import Filter
@@ -69,6 +79,11 @@ class FlowTasks:
             if _is_stopped(found.row, n):
                 life = found.row.lives.get(n, 0)
                 await self._cancel(store, flow, position_of(n, 0, life), position_of(n, MAX_INDEX, life))
+
+    async def stop_late_flow(self, ctx: Context, flow: JobId) -> None:
+        """Stops the flow whose deadline has come. Run again, or for a flow with another deadline, it does nothing."""
+        store = flow_store(await self._connect())
+        await store.change_flow(flow, TimeOut(ctx.job.id), now=self._clock.now())
 
     async def _cancel(self, store: Store, flow: JobId, first: int, last: int) -> None:
         while jobs := await flow_store(store).step_jobs(flow, first=first, last=last, limit=PAGE_JOBS):
@@ -140,5 +155,6 @@ def flow_tasks(engine: Engine) -> dict[str, Task[Any, Any]]:
     return {
         FAN_OUT: registry.new_task(FAN_OUT, functions.fan_out, _OPTIONS),
         CANCEL_STEPS: registry.new_task(CANCEL_STEPS, functions.cancel_steps, _OPTIONS),
+        FLOW_DEADLINE: registry.new_task(FLOW_DEADLINE, functions.stop_late_flow, _OPTIONS),
         PLANNED_FLOW: registry.new_task(PLANNED_FLOW, conclude, CheckedOptions(), kind="flow"),
     }

@@ -129,7 +129,7 @@ class Runner:
             name: _Prepared(
                 task.arguments.decode,
                 onion([*task.middleware, *around], self._innermost(task)),
-                task.timeout(timeout),
+                timeout if task.is_flow else task.timeout(timeout),
                 task.options.failed_ratio,
                 _flow_policy(task.policy(policy)) if task.is_flow else task.policy(policy),
                 task.is_flow,
@@ -165,7 +165,7 @@ class Runner:
     def context(self, job: Job, watch: Callable[[Context], object], began_at: datetime | None = None) -> Context:
         """`began_at`: when the run begins, if that is later than its claim."""
         timeout, prepared = job.timeout, self._prepared[job.task]
-        if timeout is UNSET:
+        if timeout is UNSET or prepared.is_flow:  # a flow's timeout is of all of it, and not of the run that plans
             timeout = prepared.timeout
         elif timeout is not None:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts

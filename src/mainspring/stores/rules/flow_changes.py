@@ -32,6 +32,7 @@ class FlowChange:
         "revived",
         "skipped",
         "suspended",
+        "timed_out",
     )
 
     def __init__(self, at: datetime) -> None:
@@ -50,6 +51,8 @@ class FlowChange:
         """Positions of jobs that were put back to work, each with whether the job had been cancelled."""
         self.skipped: dict[int, str] = {}
         """Steps that an operator skips, and the reasons."""
+        self.timed_out = False
+        """Its deadline has come."""
         self.cancelled = self.retried = self.deleted = False
         """An operator has cancelled, retried or deleted the flow's own job."""
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ...flow import moves
 from ...ids import JobId
-from ...records.flow import Flow, FlowRequest, StepStatus
+from ...records.flow import Flow, FlowRequest, StepStatus, TimeOut
 from ...records.job import Action, Job, State
 from ...records.query import Refusal
 from .actions import refusal_of
@@ -25,6 +25,10 @@ _SKIPPED_ALREADY = "it was skipped already"
 def change_flow(tables: Tables, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
     """Does what is asked of the flow of this job, or returns why not."""
     flow, job = tables.flow(id), tables.job(id)
+    if isinstance(request, TimeOut):
+        if flow is not None and flow.deadline is not None and flow.deadline.job_id == request.job_id:
+            tables.flow_changes.of(id, now).timed_out = True
+        return None
     if flow is None or job is None:
         return Refusal(State.CANCELLED if job is None else job.state, error=f"job {id} has no flow any more")
     if flow.statuses[request.step] == StepStatus.SKIPPED_BY_OPERATOR:

@@ -18,7 +18,7 @@ from ...flow.graph import Graph
 from ...flow.job_template import step_job_id
 from ...flow.yielding import takes_items
 from ...ids import JobId
-from ...records.flow import CANCEL_STEPS, FLOW_STOPPED, MAX_CANCELLED_JOBS, Flow, Move, StepStatus
+from ...records.flow import CANCEL_STEPS, FLOW_STOPPED, MAX_CANCELLED_JOBS, Flow, FlowDeadline, Move, StepStatus
 from ...records.job import MAX_PRIORITY, Action, Job, NewJob, State
 from ...records.query import Updates
 from ...records.step import StepRef, position_of
@@ -80,6 +80,8 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         yield from _retry(tables, graph, flow, change.at)
     elif revived:
         yield from _reopen(tables, id, change.at)
+    if change.timed_out and flow.state != "over":
+        yield from _apply(tables, moves.time_out(graph, flow, change.at), change.at)
     for step, reason in change.skipped.items():
         yield from _skip(tables, graph, id, step, reason, change.at)
     if change.suspended and flow.state == "over":
@@ -139,6 +141,18 @@ def _follow(tables: Tables, move: Move, at: datetime) -> Iterator[list[Name]]:
         yield from _cancel_steps(tables, move.flow, move.cancel, at)
     if move.wake:
         yield from _wake(tables, move.flow.id, at)
+        if move.flow.deadline is not None:
+            yield from _end_deadline(tables, move.flow, move.flow.deadline)
+
+
+def _end_deadline(tables: Tables, flow: Flow, deadline: FlowDeadline) -> Iterator[list[Name]]:
+    """Takes the deadline from a flow that is over or gone, with its job. One that runs finds nothing to do."""
+    if tables.flow(flow.id) is not None:
+        tables.put_flow(replace(flow, deadline=None))
+    yield from _read(tables, [Name("job", deadline.job_id)])
+    job = tables.job(deadline.job_id)
+    if job is not None and not job.state.final and job.state is not State.RUNNING:
+        tables.drop_job(job)
 
 
 def _cancel_steps(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime) -> Iterator[list[Name]]:
@@ -246,6 +260,8 @@ def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[l
     with_job = {job.step.number for job in failed if job.step is not None}
     stopped = [n for n, status in enumerate(flow.statuses) if status in _STOPPED and n not in with_job]
     if not failed and not stopped:
+        if flow.timed_out:
+            tables.put_flow(replace(flow, revision=flow.revision + 1, timed_out=False, cancelled=False))
         if flow.state == "over":
             yield from _wake(tables, flow.id, at)
         return
@@ -283,6 +299,8 @@ def _delete(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
         else:
             delete_job(tables, job, at)
     tables.drop_flow(id)
+    if flow.deadline is not None:
+        yield from _end_deadline(tables, flow, flow.deadline)
     if len(found) > MAX_CANCELLED_JOBS:
         _add_cancel_job(tables, flow, [], at)
 

@@ -1,4 +1,4 @@
-"""What operators ask of flows: steps that are skipped."""
+"""What is asked of flows: an operator skips a step, or a deadline has come."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from ...flow import moves
 from ...flow.graph import Graph
 from ...ids import JobId
-from ...records.flow import MAX_CANCELLED_JOBS, SkipStep
-from ...records.job import Action, NewJob, State
+from ...records.flow import FLOW_DEADLINE, MAX_CANCELLED_JOBS, FlowDeadline, SkipStep, TimeOut
+from ...records.job import Action, Job, NewJob, State
 from ...records.outcome import Cancel, Discard, Done, RunEnd, Suspend
-from ...records.plan import Plan, ValueOf
+from ...records.plan import Compare, Input, Plan, ValueOf
 from ...records.query import Refusal
 from ...store import Store
-from .build import NOW, Contract, act, claim_job, finish_run, new_job, put, read_job
+from .build import NOW, Contract, act, all_jobs, beat, claim, claim_job, finish_run, later, new_job, put, read_job
 from .flow import MAP, a_step, begin, chain, flows_of, row_of, run, run_step, step_job, steps_of
 from .sentences import proves
 
+LIMITED = Plan((a_step("a"), a_step("b", args={"x": ValueOf(0)})), result=ValueOf(1), timeout=60.0)
 BOTH = Plan((a_step("a"), a_step("b", after=(0,)), a_step("c", after=(0,), on="end")))
 
 
@@ -29,6 +30,24 @@ async def skip(store: Store, id: JobId, step: int, reason: str = "not today") ->
 
 async def conclude(store: Store, id: JobId, ended: RunEnd) -> None:
     await run(store, id, ended, concludes=(await row_of(store, id)).revision)
+
+
+async def deadlines(store: Store) -> list[Job]:
+    return [job for job in await all_jobs(store) if job.task == FLOW_DEADLINE and not job.state.final]
+
+
+async def time_out(store: Store, id: JobId) -> None:
+    """Runs the job of the flow's deadline."""
+    job = await claim_due(store)
+    assert await flows_of(store).change_flow(id, TimeOut(job.id), now=NOW) is None
+    await finish_run(store, job, Done(), now=NOW)
+
+
+async def claim_due(store: Store) -> Job:
+    """Claims the job of the only deadline, when that has come."""
+    (due,) = await deadlines(store)
+    await beat(store, until=later(1000))
+    return next(iter((await claim(store, tasks=[FLOW_DEADLINE], now=due.run_at)).jobs))
 
 
 async def a_page(store: Store, id: JobId, count: int) -> Sequence[NewJob]:
@@ -278,3 +297,131 @@ class FlowRequestsContract(Contract):
                 refusal = await skip(store, other, 0)
                 assert refusal is not None
                 assert refusal.error == f"job {other} has no flow any more"
+
+    # deadlines
+
+    @proves("FL16")
+    async def test_a_flow_with_a_timeout_has_a_deadline_and_a_job_for_it(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, LIMITED, queue="default")
+            (job,) = await deadlines(store)
+            assert (await row_of(store, id)).deadline == FlowDeadline(later(60), job.id)
+            assert (job.run_at, job.created_at, job.queue, job.step) == (later(60), NOW, "default", None)
+            assert job.payload == f'{{"flow":"{id}"}}'
+
+    @proves("FL16")
+    async def test_a_flow_that_is_over_has_no_deadline_and_no_job_for_it(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, LIMITED)
+            await run_step(store, id, 0, Done("1"))
+            assert len(await deadlines(store)) == 1
+            await run_step(store, id, 1, Done("2"))
+            row = await row_of(store, id)
+            assert (row.state, row.deadline, await deadlines(store)) == ("over", None, [])
+            await conclude(store, id, Done("2"))
+
+    @proves("FL16")
+    async def test_a_flow_that_is_over_at_once_has_no_deadline(self) -> None:
+        async with self.opened() as store:
+            never = Plan((a_step("a", when=Compare("==", Input(0), Input(1))),), ("1", "2"), timeout=60.0)
+            id = await begin(store, never)
+            assert ((await row_of(store, id)).deadline, await deadlines(store)) == (None, [])
+
+    @proves("FL16")
+    async def test_a_flow_is_stopped_at_its_deadline(self) -> None:
+        async with self.opened() as store:
+            plan = Plan(
+                (a_step("a"), a_step("b"), a_step("c", after=(1,)), a_step("d", after=(0,), on="end")), timeout=60.0
+            )
+            id = await begin(store, plan)
+            running = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
+            await time_out(store, id)
+            row, job = await row_of(store, id), await read_job(store, id)
+            assert (row.statuses, row.state, row.timed_out) == ("rxxw", "cancelling", True)
+            assert (job.state, job.cancel_reason) == (State.WAITING, None)
+            assert (await read_job(store, running.id)).cancel_reason is not None
+            await finish_run(store, running, Cancel("stopped"), now=NOW)
+            await run_step(store, id, 3, Done())  # on="end" runs
+            row = await row_of(store, id)
+            assert (row.statuses, row.state, row.deadline, row.timed_out) == ("xxxc", "over", None, True)
+            await conclude(store, id, Discard("timeout"))
+
+    @proves("FL16")
+    async def test_a_deadline_that_is_told_twice_stops_the_flow_once(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b", after=(0,), on="end")), timeout=60.0))
+            (due,) = await deadlines(store)
+            for _ in range(2):
+                await flows_of(store).change_flow(id, TimeOut(due.id), now=NOW)
+            assert (await row_of(store, id)).statuses == "xr"
+            assert (await row_of(store, id)).state == "cancelling"
+
+    @proves("FL16", "FL8")
+    async def test_a_flow_that_is_cancelled_already_does_not_time_out(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b", after=(0,), on="end")), timeout=60.0))
+            await act(store, Action.CANCEL, id, reason="customer")
+            await time_out(store, id)
+            row = await row_of(store, id)
+            assert (row.statuses, row.state, row.timed_out) == ("xr", "cancelling", False)
+
+    @proves("FL16")
+    async def test_another_deadline_and_that_of_a_flow_that_is_over_change_nothing(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, LIMITED)
+            row = await row_of(store, id)
+            await flows_of(store).change_flow(id, TimeOut(new_job().id), now=NOW)
+            assert await row_of(store, id) == row
+            due = await claim_due(store)
+            for n in (0, 1):
+                await run_step(store, id, n, Done("1"))
+            row = await row_of(store, id)
+            assert (row.state, row.deadline) == ("over", None)
+            await flows_of(store).change_flow(id, TimeOut(due.id), now=NOW)
+            assert await row_of(store, id) == row
+            assert await finish_run(store, due, Done(), now=NOW) == {due.id}
+            assert await flows_of(store).change_flow("none", TimeOut(due.id), now=NOW) is None
+
+    @proves("FL16", "FL9")
+    async def test_a_flow_that_is_retried_has_another_deadline(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, LIMITED)
+            (first,) = await deadlines(store)
+            await time_out(store, id)
+            await conclude(store, id, Discard("timeout"))
+            await act(store, Action.RETRY, id, now=later(100))
+            row = await row_of(store, id)
+            (due,) = await deadlines(store)
+            assert (row.statuses, row.timed_out, row.deadline) == ("rw", False, FlowDeadline(later(160), due.id))
+            assert due.id != first.id
+            await flows_of(store).change_flow(id, TimeOut(first.id), now=NOW)
+            assert await row_of(store, id) == row
+
+    @proves("FL16", "FL9")
+    async def test_a_step_retried_while_its_flow_goes_on_leaves_the_deadline(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b")), timeout=60.0))
+            await run_step(store, id, 0, ValueError("no"))
+            deadline = (await row_of(store, id)).deadline
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id, now=later(9))
+            assert (await row_of(store, id)).deadline == deadline
+            assert len(await deadlines(store)) == 1
+
+    @proves("FL16", "FL9")
+    async def test_a_step_retried_while_its_flow_is_stopped_at_the_deadline_lets_it_go_on(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"), a_step("b")), timeout=60.0))
+            await run_step(store, id, 0, ValueError("no"))
+            await claim_job(store, (await step_job(store, id, 1)).id, tasks=["b"])
+            await time_out(store, id)
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id, now=later(100))
+            row = await row_of(store, id)
+            (due,) = await deadlines(store)
+            assert (row.state, row.timed_out, row.deadline) == ("open", False, FlowDeadline(later(160), due.id))
+
+    @proves("FL16", "FL10")
+    async def test_deleting_a_flow_deletes_the_job_of_its_deadline(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, LIMITED)
+            await act(store, Action.DELETE, id)
+            assert await all_jobs(store) == []
