@@ -8,6 +8,9 @@ from ...records.job import UNREADABLE, Job, State
 from ...records.outcome import Outcome
 from ...records.run import Ending, Execution, Progress, RunNotes
 
+# Looking up an enum's member by name is slow on the hot path.
+_COMPLETED = State.COMPLETED
+
 
 def apply_outcome(job: Job, outcome: Outcome) -> Job:
     """The job after a run ended with this (accepted) outcome."""
@@ -41,22 +44,19 @@ def set_aside(job: Job) -> Job:
 
 def is_plain_completion(outcome: Outcome) -> bool:
     """Whether the outcome completes the job and carries nothing but a result and notes, as nearly all do."""
-    return outcome.concludes is None and _completes_plainly(outcome)
+    plain = outcome.state is _COMPLETED and outcome.failure is None and not outcome.silent
+    return plain and outcome.concludes is None
 
 
 def is_plain_conclusion(outcome: Outcome) -> bool:
     """Whether the outcome would be a plain completion, if the flow that it concludes has not changed meanwhile."""
-    return outcome.concludes is not None and _completes_plainly(outcome)
+    return outcome.concludes is not None and is_plain_completion(replace(outcome, concludes=None))
 
 
 def is_plain_suspension(outcome: Outcome) -> bool:
     """Whether the outcome only lets the job of a flow wait for its steps."""
     plain = outcome.failure is None and not outcome.silent and outcome.account is None and not outcome.then
     return plain and outcome.ending is Ending.SUSPENDED and outcome.state is State.WAITING and outcome.refund
-
-
-def _completes_plainly(outcome: Outcome) -> bool:
-    return outcome.state is State.COMPLETED and outcome.failure is None and not outcome.silent
 
 
 def new_execution(job: Job, outcome: Outcome) -> Execution:
