@@ -191,6 +191,18 @@ def test_dead_steps_are_retried_while_others_go_on(visit: Visits, live: Live) ->
     expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
 
 
+def test_a_dead_step_is_skipped_after_a_question(visit: Visits, live: Live) -> None:
+    id = ended(live, "without", "fail", "the van broke down")
+    page = visit(live, f"/flows/{id}?step=deliver")
+    step_panel(page, "deliver").get_by_role("button", name="Skip").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("the customer came for it")
+    dialog.get_by_role("button", name="Skip step").click()
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+    expect(node(page, "deliver")).to_contain_text("the customer came for it")
+    expect(step_panel(page, "deliver").get_by_role("button", name="Skip")).to_have_count(0)
+
+
 def test_a_flow_is_cancelled_after_a_question(visit: Visits, live: Live) -> None:
     id = start(live, "stop")
     page = visit(live, f"/flows/{id}")

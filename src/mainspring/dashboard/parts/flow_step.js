@@ -1,11 +1,12 @@
 // One step of a flow: its properties, its job or its items, and what can be done with it.
 import { get, post, segment } from "../api.js";
-import { html } from "../html.js";
+import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { flowLink, jobLink, link } from "../route.js";
 import { useSession } from "../session.js";
 import { ActionButton } from "./action_button.js";
 import { Failure } from "./failure.js";
+import { Field, FormDialog, withToast } from "./form.js";
 import { FlowItems } from "./flow_items.js";
 import { Icon } from "./icons.js";
 import { LoadMore, useRowLimit } from "./load_more.js";
@@ -33,6 +34,7 @@ export function FlowStep({ flow, step, version, onChoose, onClose, changed }) {
       ${step.kind === "flow" && step.job_id && html`<a class="button primary" href=${flowLink(step.job_id)}>
         <${Icon} name="flow" />Its own flow</a>`}
       <${Retry} step=${step} job=${job} changed=${changed} />
+      <${Skip} flow=${flow} step=${step} changed=${changed} />
     </div>
     <${Facts} of=${[
       ["Task", html`<a href=${link("jobs", { task: step.task })}>${step.task}</a>`],
@@ -69,6 +71,32 @@ function Retry({ step, job, changed }) {
     return `${step.name} is put back to work, and what depends on it.`;
   };
   return html`<${ActionButton} icon="retrying" run=${run}>Retry this step<//>`;
+}
+
+const SKIPPABLE = new Set([
+  "waiting", "pending", "scheduled", "retrying", "running", "paused", "dead", "cancelled",
+]);
+const MAX_REASON_CHARACTERS = 200;
+
+/** A button that lets the flow go on without the step, after a question. */
+function Skip({ flow, step, changed }) {
+  const { may } = useSession();
+  const [asking, ask] = useState(false);
+  const [reason, set] = useState("");
+  const open = !flow.stopping && flow.job.shown !== "completed";
+  if (!open || !SKIPPABLE.has(step.status) || !may("operator", "flows")) return null;
+  const run = async () => {
+    await post(`flows/${segment(flow.job.id)}/skip`, { step: step.name, reason: reason.trim() });
+    return step.status === "running" ? `${step.name} is told to stop.` : `${step.name} is skipped.`;
+  };
+  return html`<button type="button" onClick=${() => ask(true)}><${Icon} name="skipped" />Skip</button>
+    ${asking && html`<${FormDialog} title=${`Skip ${step.name}?`} action="Skip step" dismiss="Back" danger
+        run=${withToast(run, changed)} onClose=${() => ask(false)}>
+      <p>The flow goes on without it, as if it were optional: steps that need its value are skipped, unless they accept
+        that there is none. If it runs, it is interrupted first.</p>
+      <${Field} label="Reason" value=${reason} onValue=${set} maxlength=${MAX_REASON_CHARACTERS} autofocus
+        hint="Kept with the step." />
+    <//>`}`;
 }
 
 /** The steps of a node that has several. */
