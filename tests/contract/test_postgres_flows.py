@@ -29,7 +29,7 @@ from mainspring.stores.migrations import Migrations
 from mainspring.stores.postgres import completions, flow_rows, pool, tables
 from mainspring.stores.postgres.flows import STEP_JOBS
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
-from mainspring.stores.postgres.script import COUNTS_VERSION, FLOWS_VERSION
+from mainspring.stores.postgres.script import FLOWS_VERSION
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import (
     NOW,
@@ -62,7 +62,9 @@ from mainspring.testing.contract.flow import (
 )
 
 # The schema of the release before flows.
-BEFORE = Migrations(REAL.text.partition(f"-- up {FLOWS_VERSION}")[0])
+BEFORE = Migrations(REAL.text.partition("-- up 6")[0])
+# The release before this one, which knows flows.
+LAST = Migrations(REAL.text.partition(f"-- up {FLOWS_VERSION}")[0])
 # A later one that the oldest releases could work on, too.
 FOR_ALL = after(REAL, MILD.replace("for {newest}", "for 1"))
 
@@ -437,7 +439,7 @@ class TestReleases(Placed):
                 await beat(old)
             with pytest.raises(SchemaMismatch):
                 await self.store(migrations=BEFORE).open()
-            assert (await new.schema()).oldest == COUNTS_VERSION
+            assert (await new.schema()).oldest == FLOWS_VERSION
 
     async def test_a_flow_waits_for_older_workers_to_stop(self) -> None:
         async with self.opened() as store:
@@ -454,7 +456,7 @@ class TestReleases(Placed):
             await store.beat(older, until=NOW, now=NOW)
             (id,) = await put(store, new_job(plan=chain("a")))
             assert (await read_job(store, id)).state is State.WAITING
-            assert (await store.schema()).oldest == COUNTS_VERSION
+            assert (await store.schema()).oldest == FLOWS_VERSION
 
     async def test_a_worker_without_a_release_or_with_an_undecodable_record_is_no_older_one(self) -> None:
         async with self.opened() as store:
@@ -465,12 +467,27 @@ class TestReleases(Placed):
     async def test_migration_below_flows_is_refused_while_flows_are_stored(self) -> None:
         async with self.opened() as store:
             id = await begin(store, chain("a"))
-            reason = f"1 flows are stored, which schema {FLOWS_VERSION - 1} cannot keep: delete their jobs first"
-            with pytest.raises(StoreUnavailable, match=reason):
-                await store.migrate(FLOWS_VERSION - 1)
+            for target in (LAST.newest, BEFORE.newest):
+                reason = f"1 flows are stored, which schema {target} cannot keep: delete their jobs first"
+                with pytest.raises(StoreUnavailable, match=reason):
+                    await store.migrate(target)
             await act(store, Action.DELETE, id)
-            assert await store.migrate(FLOWS_VERSION - 1) == list(range(REAL.newest - 1, FLOWS_VERSION - 2, -1))
+            assert await store.migrate(BEFORE.newest) == list(range(REAL.newest - 1, BEFORE.newest - 1, -1))
             assert (await store.schema()).oldest == BEFORE.oldest(BEFORE.newest)
+
+    async def test_flows_of_the_release_before_go_on_beside_it_until_this_one_stores_a_flow(self) -> None:
+        async with self.opened(migrations=LAST) as old:
+            id = await begin(old, chain("a"))
+            async with self.opened() as new:
+                self.server.run(f"UPDATE own.mainspring_schema SET oldest = {LAST.newest}")  # as that one had it
+                await new.migrate()
+                assert (await new.schema()).oldest == LAST.newest
+                await beat(old)
+                await run_step(new, id, 0, Done())
+                assert (await row_of(new, id)).state == "over"
+                await old.beat(a_worker("old", schema=LAST.newest), until=later(60), now=NOW)
+                with pytest.raises(StoreUnavailable, match="older release"):
+                    await put(new, new_job(plan=chain("a")))
 
     async def test_later_migrations_keep_older_releases_out_while_flows_are_stored(self) -> None:
         async with self.opened() as store:

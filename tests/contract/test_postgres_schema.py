@@ -197,8 +197,8 @@ class TestScript(Placed):
         assert "mainspring" not in script
         for line in ("BEGIN;", "SET LOCAL lock_timeout = '2000ms';", 'SET LOCAL search_path = "own";', "COMMIT;"):
             assert script.count(f"{line}\n") == 1
-        version = f"({REAL.newest}, {REAL.oldest(REAL.newest)})"
-        assert f'INSERT INTO "shop_schema" (version, oldest) VALUES {version};' in script
+        version = f"{REAL.newest}, {REAL.oldest(REAL.newest)}"
+        assert f'INSERT INTO "shop_schema" (version, oldest) SELECT {version};' in script
 
     def test_script_to_the_same_version_is_empty(self) -> None:
         script = self.store().script(1, 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -14,9 +12,8 @@ from ...ids import WorkerId
 from ...records.unreadable import readable
 from .handle import PostgresHandle
 from .pool import Session
-from .script import COUNTS_VERSION, FLOWS_VERSION
+from .script import FLOWS_VERSION
 
-_RAISE = "UPDATE mainspring_schema SET oldest = $1 WHERE oldest < $1"
 RAISE_LATCH = f"UPDATE mainspring_schema SET oldest = {FLOWS_VERSION} WHERE oldest < {FLOWS_VERSION}"
 # A row without an id has the oldest schema that a release has to know.
 _READ_LATCH = """SELECT NULL AS id, oldest::text AS info FROM mainspring_schema
@@ -35,36 +32,16 @@ class PostgresFlowLatch(PostgresHandle):
 
     async def _older_workers(self, now: datetime) -> list[WorkerId]:
         """The live workers of releases without flows. If there are none, no other one can come from now on."""
-        latch = await self._call(lambda db: look_for_older(db, now))
-        return latch.too_old if latch.is_right else await self._transact(lambda db: _raise_latch(db, now))
+        alive, raised = await self._call(lambda db: look_for_older(db, now))
+        return alive if alive or raised else await self._transact(lambda db: _raise_latch(db, now))
 
 
-class Latch(NamedTuple):
-    """The oldest schema that a release has to know, and what the live workers know."""
-
-    oldest: int
-    known: Mapping[WorkerId, int]
-
-    @property
-    def too_old(self) -> list[WorkerId]:
-        """The workers of releases without flows."""
-        return sorted(id for id, known in self.known.items() if known < FLOWS_VERSION)
-
-    @property
-    def best(self) -> int:
-        """What the latch may be: who does not know counted items is shut out once none of these workers lives."""
-        return FLOWS_VERSION if any(known < COUNTS_VERSION for known in self.known.values()) else COUNTS_VERSION
-
-    @property
-    def is_right(self) -> bool:
-        return bool(self.too_old) or self.oldest >= self.best
-
-
-async def look_for_older(db: Session, now: datetime) -> Latch:
+async def look_for_older(db: Session, now: datetime) -> tuple[list[WorkerId], bool]:
+    """The live workers of releases without flows, and whether such releases are shut out already."""
     rows = await db.rows(_READ_LATCH, micros(now))
-    oldest = max((int(oldest) for id, oldest in rows if id is None and oldest is not None), default=0)
+    raised = any(id is None and oldest is not None and int(oldest) >= FLOWS_VERSION for id, oldest in rows)
     workers = readable("worker", [(id, (id, info)) for id, info in rows if id is not None], _known_schema)
-    return Latch(oldest, {id: known for id, known in workers if known > 0})
+    return sorted(id for id, known in workers if 0 < known < FLOWS_VERSION), raised
 
 
 def _known_schema(row: tuple[WorkerId, str]) -> tuple[WorkerId, int]:
@@ -78,7 +55,7 @@ async def _raise_latch(db: Session, now: datetime) -> list[WorkerId]:
     A first beat waits for the lock, and then reads the raised version.
     """
     await db.run("LOCK TABLE mainspring_workers IN SHARE ROW EXCLUSIVE MODE")
-    latch = await look_for_older(db, now)
-    if not latch.too_old:
-        await db.run(_RAISE, latch.best)
-    return latch.too_old
+    alive, _ = await look_for_older(db, now)
+    if not alive:
+        await db.run(RAISE_LATCH)
+    return alive

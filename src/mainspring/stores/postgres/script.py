@@ -7,10 +7,11 @@ from .url import PostgresUrl
 
 # Lock timeout of a migration: while it waits for a table, all other transactions wait behind it.
 LOCK_SECONDS = 2.0
-# The schema with which releases know flows: an older one would end the steps of a flow without moving it.
-FLOWS_VERSION = 6
-# The schema with which releases know ends that are counted beside the flow's row: an older one would miss them.
-COUNTS_VERSION = 7
+# The schema with which releases move flows as this one does. One without flows would end a step and move nothing;
+# the one before knows no task that yields, no skip, no timeout, and no ends counted beside the flow's row.
+FLOWS_VERSION = 7
+# The schema that has tables of flows.
+_FLOW_TABLES_VERSION = 6
 
 
 def migration_script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
@@ -44,15 +45,11 @@ def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
     """The statements between two versions, for a transaction that has set its limits."""
     oldest = str(migrations.oldest(target))
     parts = [_GUARD.format(target=target, oldest=oldest)] if at else []
-    if at >= FLOWS_VERSION:
-        parts.append(_LOCK_FLOWS if target >= FLOWS_VERSION else _REFUSE_FLOWS.format(target=target))
-    if at >= COUNTS_VERSION > target:
-        parts.append(_REFUSE_COUNTS.format(target=target))
+    if at >= _FLOW_TABLES_VERSION:
+        parts.append(_LOCK_FLOWS if target >= min(at, FLOWS_VERSION) else _REFUSE_FLOWS.format(target=target))
     parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
-    if min(at, target) >= FLOWS_VERSION:
-        oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest, flows=FLOWS_VERSION)
-    if min(at, target) >= COUNTS_VERSION:
-        oldest = _OLDEST_WITH_COUNTS.format(oldest=oldest, counts=COUNTS_VERSION)
+    if min(at, target) >= _FLOW_TABLES_VERSION:
+        oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest)
     parts.append(_RECORD_VERSION.format(target=target, oldest=oldest) if target else _DROP_VERSION)
     return ("" if at else _CREATE_SCHEMA.format(schema=url.schema)) + url.bare("\n".join(parts))
 
@@ -103,20 +100,12 @@ DO $$ DECLARE stored bigint; BEGIN
         MESSAGE = stored || ' flows are stored, which schema {{target}} cannot keep: delete their jobs first';
     END IF;
 END $$;"""
-_REFUSE_COUNTS = """DO $$ DECLARE open bigint; BEGIN
-    SELECT count(*) INTO open FROM mainspring_item_counts;
-    IF open > 0 THEN RAISE object_in_use USING
-        MESSAGE = open || ' maps of flows are under way, whose items schema {target} cannot count: let them end first';
-    END IF;
-END $$;"""
-# While flows are stored, releases that do not know them stay shut out.
-_OLDEST_WITH_FLOWS = "greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows) THEN {flows} ELSE 0 END)"
-_OLDEST_WITH_COUNTS = (
-    "greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_item_counts) THEN {counts} ELSE 0 END)"
-)
+# While flows are stored, the releases that were shut out stay so.
+_OLDEST_WITH_FLOWS = """greatest({oldest},
+    CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows) THEN (SELECT oldest FROM before) ELSE 0 END)"""
 
 _RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;
-DELETE FROM mainspring_schema;
-INSERT INTO mainspring_schema (version, oldest) VALUES ({target}, {oldest});"""
+WITH before AS (DELETE FROM mainspring_schema RETURNING oldest)
+INSERT INTO mainspring_schema (version, oldest) SELECT {target}, {oldest};"""
 _DROP_VERSION = "DROP TABLE mainspring_schema;"

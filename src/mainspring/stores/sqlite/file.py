@@ -100,8 +100,11 @@ def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
         db.execute("BEGIN IMMEDIATE")
 
 
-# The schema with which releases know flows: an older one would end the steps of a flow without moving it.
-FLOWS_VERSION = 8
+# The schema with which releases move flows as this one does. One without flows would end a step and move nothing;
+# the one before knows no task that yields, no skip and no timeout.
+FLOWS_VERSION = 9
+# The schema that has tables of flows.
+_FLOW_TABLES_VERSION = 8
 MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
@@ -156,7 +159,7 @@ def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int
         check_schema(db, migrations)
         return []
     pending = migrations.between(schema.version, target)
-    oldest = _oldest(db, migrations, schema.version, target)
+    oldest = _oldest(db, migrations, schema, target)
     if schema.version:
         _refuse_incompatible_workers(db, target, oldest, now)
     db.create_function("mainspring_kind", 1, decode_failure_kind, deterministic=True)
@@ -171,15 +174,16 @@ def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int
     return [version for version, _ in pending]
 
 
-def _oldest(db: sqlite3.Connection, migrations: Migrations, at: int, target: int) -> int:
-    """The oldest release that can work on the tables after a migration. Raises StoreUnavailable if flows forbid it."""
+def _oldest(db: sqlite3.Connection, migrations: Migrations, schema: Schema, target: int) -> int:
+    """The oldest release that can work on the tables after a migration: those that flows have shut out stay so. Raises
+    StoreUnavailable if flows forbid the migration."""
     oldest = migrations.oldest(target)
-    if at < FLOWS_VERSION:
+    if schema.version < _FLOW_TABLES_VERSION:
         return oldest
     (flows,) = db.execute("SELECT count(*) FROM mainspring_flows").fetchone()
-    if flows and target < FLOWS_VERSION:
+    if flows and target < min(schema.version, FLOWS_VERSION):
         raise StoreUnavailable(f"{flows} flows are stored, which schema {target} cannot keep: delete their jobs first")
-    return max(oldest, FLOWS_VERSION) if flows else oldest
+    return max(oldest, schema.oldest) if flows else oldest
 
 
 def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:

@@ -309,3 +309,8 @@ CREATE TABLE mainspring_steps (
 DROP TABLE mainspring_steps;
 DROP TABLE mainspring_plans;
 DROP TABLE mainspring_flows;
+
+-- up 9, for 6
+-- The same tables: releases that know this schema also know tasks that yield, skipped steps and timeouts of flows.
+
+-- down 9
