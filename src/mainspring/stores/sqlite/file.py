@@ -18,6 +18,8 @@ from .writer_thread import translate_error
 
 MIN_SQLITE_VERSION = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0
+# Pages that a connection keeps in the process; the system's own cache has the others.
+WRITER_CACHE_BYTES, READER_CACHE_BYTES = 24 << 20, 16 << 20
 
 
 def create_file(path: str) -> str:
@@ -40,7 +42,7 @@ def create_file(path: str) -> str:
     return os.path.realpath(path)
 
 
-def connect(path: str, durability: Durability) -> sqlite3.Connection:
+def connect(path: str, durability: Durability, cache_bytes: int = WRITER_CACHE_BYTES) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         mode = _enable_wal(db)
@@ -53,7 +55,7 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         db.close()
         raise StoreError(f"{path!r} cannot use write-ahead logging (a network file system?): use a local disk")
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-    db.execute("PRAGMA cache_size = -65536")
+    db.execute(f"PRAGMA cache_size = -{cache_bytes >> 10}")
     set_log_pages(db, LONG_LOG_PAGES)
     return db
 

@@ -88,7 +88,7 @@ class SqliteHandle:
         writer = file.connect(self.path, self._durability)
         if self._migrates:
             file.apply_migrations(writer, self._migrations, None, self._now(), only_up=True)
-        reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
+        reader, watcher = (file.connect(self.path, self._durability, file.READER_CACHE_BYTES) for _ in range(2))
         self._waiters = Broadcast(self._clock)
         self._watcher = CommitWatcher(watcher, f"{place}-wal", self._waiters, self._clock)
         self._file_lock = file_lock
