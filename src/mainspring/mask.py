@@ -74,6 +74,11 @@ def is_secret(name: str) -> bool:
     return _NAME.search(name) is not None
 
 
+def brief_text(text: str, characters: int) -> str:
+    """The text, or if it is long its beginning without secrets."""
+    return text if len(text) <= characters else mask_text(text)[:characters]
+
+
 def mask_text(text: str) -> str:
     """The text without passwords in URLs, values of secret names, bearer tokens and private keys."""
     if len(text) > MAX_TEXT_CHARACTERS:

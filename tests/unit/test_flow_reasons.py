@@ -74,6 +74,14 @@ def test_skipped_step_has_its_condition_and_the_values_it_had() -> None:
     )
 
 
+def test_a_long_value_is_masked_before_it_is_cut() -> None:
+    url = f'"https://{"u" * 30}:s3cr3t-of-the-shop@example.org/"'
+    when = Compare("==", ValueOf(0, ("url",)), Input(0))
+    graph = Graph(Plan((step("check"), step("charge", when=when)), inputs=(url,)))
+    (reason,) = steps_not_run(graph, row("cf", extracts={'[0,"url"]': url}))
+    assert ("s3cr3t" in reason.text, reason.text.count(":***")) == (False, 2)
+
+
 def test_skipped_steps_say_why() -> None:
     names = ("absent", "all", "said", "needless", "operator")
     texts = [reason.text for reason in steps_not_run(chain(*names), row("alsno"))]

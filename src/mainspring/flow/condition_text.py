@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from ..mask import brief_text
 from ..records.plan import AllOf, AnyOf, Compare, Condition, Exists, FirstOf, Input, IsTrue, Not, Operand, ValueOf
 from .graph import Graph
+
+# Of a known value in a condition.
+MAX_LITERAL_CHARACTERS = 50
 
 
 def condition_text(graph: Graph, condition: Condition) -> str:
@@ -31,7 +35,7 @@ def _inner(graph: Graph, condition: Condition) -> str:
 def operand_text(graph: Graph, operand: Operand) -> str:
     match operand:
         case Input(n=n):
-            return graph.plan.inputs[n][:50]
+            return brief_text(graph.plan.inputs[n], MAX_LITERAL_CHARACTERS)
         case ValueOf(step=n, path=path):
             parts = (f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part!r}]" for part in path)
             return graph.steps[n].name + "".join(parts)

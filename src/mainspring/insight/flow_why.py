@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from ..flow.condition_text import condition_text, operand_text
+from ..flow.condition_text import MAX_LITERAL_CHARACTERS, condition_text, operand_text
 from ..flow.conditions import ABSENT, at_path
 from ..flow.graph import Graph, extract_key, values_in
 from ..ids import JobId
+from ..mask import brief_text
 from ..records.flow import SKIPPED, Flow, ItemCounts, StepStatus
 from ..records.job import Job
 from ..records.plan import ValueOf
@@ -119,4 +120,4 @@ def _value(row: Flow, value: ValueOf) -> str:
     if text is None and value.step in row.values:
         found = at_path(msgspec.json.decode(row.values[value.step]), value.path)
         text = "absent" if found is ABSENT else msgspec.json.encode(found).decode()
-    return "absent" if text is None else text[:50] or "a long value"
+    return "absent" if text is None else brief_text(text, MAX_LITERAL_CHARACTERS) or "a long value"

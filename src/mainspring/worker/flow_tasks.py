@@ -9,6 +9,7 @@ import msgspec
 
 from ..clock import Clock
 from ..ids import JobId
+from ..mask import brief_text
 from ..records.flow import (
     CANCEL_STEPS,
     FAN_OUT,
@@ -112,7 +113,7 @@ def _list_of(items: msgspec.Raw) -> list[msgspec.Raw]:
     try:
         values: list[msgspec.Raw] | None = msgspec.json.decode(items, type=list[msgspec.Raw] | None)
     except msgspec.DecodeError:
-        raise Discard(f"a map needs a list, and got {bytes(items)[:50].decode(errors='replace')}") from None
+        raise Discard(f"a map needs a list, and got {brief_text(bytes(items).decode(), 50)}") from None
     if values is None:
         raise Skip("a map over no value has no items")
     return values
