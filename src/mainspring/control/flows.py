@@ -18,9 +18,10 @@ from ..records.job import FINAL, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import Changed, Filter
 from ..records.step import MAX_INDEX, position_of
-from .audit_log import audited
+from .audit_log import annotate, audited
 from .bulk_page import BulkPage
 from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
+from .flow_replay import Replay, replayed_job
 from .job_page import Page
 from .step_jobs import flow_of, flow_store, number_of, single_jobs, step_pages
 
@@ -192,6 +193,27 @@ class Flows:
         self._engine.events.emit(JobsChanged(at=now, action=Action.UPDATE, ids=(job.id,)))
         await self._engine.dispatcher.flush()
         return (await self.get(job.id)).step(step)
+
+    @audited("flows.replay")
+    async def replay(
+        self,
+        id: JobId,
+        *,
+        from_: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        new_id: JobId | None = None,
+    ) -> Handle[Any]:
+        """Enqueues a new flow that repeats one which has ended. From the start its function plans it again; `arguments`
+        are merged over those that it had.
+
+        With `from_` it has the same plan: that step and all behind it run, and the others are taken over as they ended,
+        with their values. Both flows stay, and the new one has `replay_of`.
+        """
+        job = await self._engine.jobs.get(id)
+        new = await replayed_job(self._engine, Replay(job, from_, arguments), id=new_id)
+        (handle,) = await self._engine.insert([new])
+        annotate(before=None, after={"job": handle.id})
+        return handle
 
     async def _dead_jobs(self, found: FlowWithPlan) -> builtins.list[JobId]:
         """The dead jobs of its dead steps, up to a limit."""

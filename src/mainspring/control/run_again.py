@@ -23,12 +23,24 @@ def repeat_of(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None
     It belongs to no schedule and has no idempotency key, which is for one job only. If this app has the task, its
     arguments are checked.
     """
-    if job.shown(now) not in FINISHED:
-        raise InvalidTransition(job.id, job.shown(now), "run again", ", ".join(FINISHED))
+    check_finished(job, "run again", now)
     if is_internal(job.task):
         raise BadInput(f"job {job.id} is of an internal task ({job.task}): only Mainspring itself makes such jobs")
+    return copy_of(job, tasks, id=id, now=now)
+
+
+def check_finished(job: Job, action: str, now: datetime) -> None:
+    if job.shown(now) not in FINISHED:
+        raise InvalidTransition(job.id, job.shown(now), action, ", ".join(FINISHED))
     if job.unreadable:
-        raise BadInput(f"the record of job {job.id} cannot be read, so it cannot be run again")
+        raise BadInput(f"the record of job {job.id} cannot be read, so it cannot be {_DONE[action]}")
+
+
+_DONE = {"run again": "run again", "replay": "replayed"}
+
+
+def copy_of(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, now: datetime) -> NewJob:
+    """The new job. Raises BadPayload if this app has the task, and the arguments do not fit it."""
     task, fingerprint = tasks.get(job.task), job.fingerprint
     if task is not None and not task.stub:
         task.arguments.check(job.payload)

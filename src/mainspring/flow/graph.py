@@ -17,6 +17,7 @@ from ..records.plan import (
     Exists,
     FirstOf,
     IsTrue,
+    KeptStep,
     ListOf,
     Not,
     ObjectOf,
@@ -161,6 +162,7 @@ class _PlanText(Struct):
     fail_fast: bool = False
     metadata: Mapping[str, str] = {}
     timeout: float | None = None
+    kept: Mapping[int, KeptStep] = {}
 
 
 _decode_parts = msgspec.json.Decoder(_PlanText).decode
@@ -172,7 +174,7 @@ def read_graph(text: str | bytes) -> Graph:
     known = _kept.get(_shape(bytes(parts.steps), bytes(parts.result)))
     if known is None:
         return Graph(_decode_plan(text))
-    plan = Plan(known.steps, parts.inputs, known.result, parts.fail_fast, parts.metadata, parts.timeout)
+    plan = Plan(known.steps, parts.inputs, known.result, parts.fail_fast, parts.metadata, parts.timeout, parts.kept)
     return Graph(plan, known)
 
 

@@ -16,6 +16,7 @@ from ..records.job import MAX_PRIORITY, NewJob
 from ..records.step import MAX_LIVES, MAX_POSITION
 from .graph import Graph, behind
 from .job_template import step_job_id
+from .kept_steps import with_kept_steps
 from .row_edit import RowEdit
 from .yielding import stop_making_items
 
@@ -23,10 +24,19 @@ _NO_ITEMS: Mapping[int, int] = {}
 
 
 def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
-    """A new flow: the steps that need nothing are released."""
+    """A new flow: the steps that need nothing are released. One that takes steps over from another flow begins behind
+    these."""
     statuses = StepStatus.WAITING * len(graph.steps)
-    edit = RowEdit(graph, Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now), now)
-    edit.look_at(n for n, needs in enumerate(graph.needs) if not needs)
+    flow = Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now)
+    if not graph.plan.kept:
+        edit = RowEdit(graph, flow, now)
+        edit.look_at(n for n, needs in enumerate(graph.needs) if not needs)
+        return _with_deadline(graph, edit.move(), now)
+    edit = RowEdit(graph, with_kept_steps(graph, flow), now)
+    for n, kept in graph.plan.kept.items():
+        if kept.value is not None:
+            edit.keep_value(n, kept.value)
+    edit.look_at(range(len(graph.steps)))
     return _with_deadline(graph, edit.move(), now)
 
 

@@ -127,7 +127,7 @@ class RowEdit:
             case "completed" if end.skipped:
                 self.set_status(n, StepStatus.SKIPPED_BY_TASK)
             case "completed":
-                self._keep(n, end.result or _NULL)
+                self.keep_value(n, end.result or _NULL)
                 self.set_status(n, StepStatus.COMPLETED)
             case "dead":
                 self.set_status(n, StepStatus.DEAD)
@@ -266,7 +266,7 @@ class RowEdit:
 
     # values
 
-    def _keep(self, n: int, result: str) -> None:
+    def keep_value(self, n: int, result: str) -> None:
         """Keeps a result that is needed: in the row if it is small, else what conditions read of it. They may need
         it in a later life, too."""
         if n in self._graph.result_steps or self._is_awaited(n):

@@ -9,8 +9,9 @@ from typing import Literal
 from msgspec import Struct
 
 from ..flow.graph import Graph
+from ..flow.kept_steps import is_kept
 from ..ids import JobId
-from ..records.flow import SKIP_REASONS, SKIPPED, Flow, ItemCounts, StepStatus
+from ..records.flow import REPLAY_OF, SKIP_REASONS, SKIPPED, Flow, ItemCounts, StepStatus
 from ..records.job import Job, Shown, State
 from ..records.plan import On
 from ..records.run import Failure
@@ -31,6 +32,8 @@ STEP_STATES: Mapping[str, StepState] = {
 }
 # Statuses in which an operator skips a step, or has skipped it.
 _SKIPS = frozenset({StepStatus.RELEASED, StepStatus.SKIPPED_BY_OPERATOR})
+# The note of a step that was taken over.
+KEPT = "it ended so in the flow that this one replays"
 _OF_JOBS: Mapping[Shown, StepState] = {
     "pending": "pending",
     "scheduled": "scheduled",
@@ -56,7 +59,7 @@ class StepView(Struct, frozen=True, kw_only=True):
     skipped_because: str | None = None
     """when, absent, all-skipped, said, not-needed or operator."""
     note: str | None = None
-    """Why a step without a job is dead, or the reason of an operator who skips it."""
+    """Why a step has no job although it has ended, or the reason of an operator who skips it."""
     failure: Failure | None = None
     """Why its job is dead, or has to be retried."""
     attempts: int = 0
@@ -79,6 +82,8 @@ class FlowView(Struct, frozen=True, kw_only=True):
     """When its last step ended."""
     deadline: datetime | None = None
     """When it is stopped, if it has a timeout and goes on."""
+    replay_of: JobId | None = None
+    """The flow that it replays."""
 
     def step(self, name: str) -> StepView:
         """Raises KeyError if it has no step of that name."""
@@ -135,7 +140,14 @@ def flow_view(job: Job, graph: Graph, row: Flow, jobs: Mapping[int, Job], now: d
         began_at=row.began_at,
         ended_at=row.ended_at,
         deadline=None if row.deadline is None else row.deadline.at,
+        replay_of=replayed_flow(job),
     )
+
+
+def replayed_flow(job: Job) -> JobId | None:
+    """The flow that this flow's job replays."""
+    found = job.metadata.get(REPLAY_OF)
+    return found if isinstance(found, str) else None
 
 
 def step_views(graph: Graph, row: Flow, jobs: Mapping[int, Job], now: datetime) -> list[StepView]:
@@ -162,12 +174,17 @@ def _step_view(graph: Graph, row: Flow, n: int, jobs: Mapping[int, Job], now: da
         job_id=None if job is None else job.id,
         items=row.counts.get(n),
         skipped_because=SKIP_REASONS.get(status),
-        note=row.skipped.get(n) or None if status in _SKIPS else row.notes.get(n),
+        note=_note(graph, row, n),
         failure=None if job is None else job.failure,
         attempts=0 if job is None else job.attempt,
         started_at=None if job is None else job.started_at,
         finished_at=None if job is None else job.finished_at,
     )
+
+
+def _note(graph: Graph, row: Flow, n: int) -> str | None:
+    note = row.skipped.get(n) if row.statuses[n] in _SKIPS else row.notes.get(n)
+    return note or (KEPT if is_kept(graph, row, n) else None)
 
 
 def step_state(status: str, job: Job | None, now: datetime) -> StepState:

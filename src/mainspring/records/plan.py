@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from ..retry import Backoff
+from .run import Failure
 
 # A plan with more steps is refused: work of that size is a map.
 MAX_STEPS = 10_000
@@ -120,6 +121,23 @@ class PlannedStep(Struct, frozen=True, gc=False, omit_defaults=True):
     options: StepOptions = StepOptions()
 
 
+class KeptStep(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A step that has ended in an earlier flow, as another one takes it over that replays a part of that flow."""
+
+    status: str
+    """One of flow.StepStatus."""
+    value: str | None = None
+    """The result of a step that is no map as JSON, if another step or the flow's result may read it."""
+    items: tuple[tuple[int, str | Failure], ...] | None = None
+    """The results of a map by index, from 0 on, or why items have none; None if nothing may read them."""
+    made: int | None = None
+    """The items of a map that has begun, and how many of them are dead and cancelled."""
+    dead: int = 0
+    cancelled: int = 0
+    note: str | None = None
+    """Flow.notes of the step; of one that an operator has skipped, the reason."""
+
+
 class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """The steps of a flow, each after those that it needs, and what the flow returns."""
 
@@ -132,3 +150,6 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """What all jobs of its steps have in their metadata, beside that of their options."""
     timeout: float | None = None
     """Seconds from the plan to the end of the last step; None: no limit."""
+    kept: Mapping[int, KeptStep] = {}
+    """Steps that are not run, since the flow takes them over from another one; dead ones in the order of their deaths.
+    A step that is put back to work is no longer one of them."""

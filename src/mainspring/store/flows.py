@@ -16,7 +16,7 @@ class FlowStore(Protocol):
     """Flows. One begins with `finish` or `enqueue`, and changes in whatever verb changes its jobs.
 
     FL1. A job with a plan, of an outcome in state WAITING or of a NewJob, has a flow from then on: moves.start() of
-        that plan. A second plan for the same job is ignored.
+        that plan, behind the steps that it takes over (Plan.kept). A second plan for the same job is ignored.
     FL2. What happens to the job of a step (StepRef) happens to its flow in the same transaction, whichever verb it is:
         it becomes final, is deleted before that, or is put back to work. The flow becomes moves.end_steps() or
         moves.revive() of itself, once for each such change.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ..codec import decode_or_text
 from ..flow.graph import Graph
+from ..flow.kept_steps import is_kept
+from ..insight.flow_view import KEPT
 from ..records.flow import Flow, StepStatus
 from ..records.job import Job, State
 from ..records.outcome import MAX_MESSAGE_CHARACTERS, clean
@@ -32,7 +34,8 @@ async def dead_steps(reads: FlowReads, graph: Graph, row: Flow, dead: Sequence[i
         elif (job := await reads.step_job(row.id, position)) is not None:
             found.append(_dead_step(step.name, job))
         else:
-            found.append(DeadStep(name=step.name, task=step.task, failure=Failure("Dead", "its job was deleted")))
+            why = row.notes.get(n) or (KEPT if is_kept(graph, row, n) else "its job was deleted")
+            found.append(DeadStep(name=step.name, task=step.task, failure=Failure("Dead", why)))
     return tuple(found[:MAX_DEAD_STEPS])
 
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 from ..ids import JobId
 from ..records.flow import FlowWithPlan
 from ..records.job import Job, State
+from ..records.plan import KeptStep
 from ..records.run import Failure
-from ..records.step import MAX_INDEX, StepRef, position_of
+from ..records.step import MAX_INDEX, StepRef, position_of, split_position
 from ..store import FlowStore, Store
 from ..store.retry import StoreRetry
 
@@ -47,6 +48,12 @@ class FlowReads:
     async def step_job(self, flow: JobId, position: int) -> Job | None:
         """The job at this position; None if there is none."""
         return await self._ask(self._steps, (flow, position))
+
+    async def kept_step(self, flow: JobId, position: int) -> KeptStep | None:
+        """The step at this position, which has no jobs, if its flow has taken it over from another one."""
+        life, n, _ = split_position(position)
+        found = None if life else await self.flow(flow)
+        return None if found is None else found.plan.kept.get(n)
 
     async def _ask(self, asked: dict[K, asyncio.Future[V]], key: K) -> V:
         if (future := asked.get(key)) is None:
@@ -106,14 +113,17 @@ class FlowReads:
     async def items(self, flow: JobId, position: int, after: int, limit: int = PAGE_JOBS) -> ItemPage:
         """The next results of a map at this position, or why an item has none, by index from 0 on.
 
-        After -1 the first ones; an empty page is the end. Items that were skipped are left out.
+        After -1 the first ones; an empty page is the end. Items that were skipped are left out. Those that the flow has
+        taken over from another one are a single page.
         """
+        is_first = after == -1
         while jobs := await self.item_jobs(flow, position, after, limit):
             page = [(index_of(job), result) for job in jobs if (result := result_of(job)) is not None]
             if page:
                 return page
-            after = index_of(jobs[-1])
-        return []
+            after, is_first = index_of(jobs[-1]), False
+        kept = await self.kept_step(flow, position) if is_first else None
+        return [] if kept is None or kept.items is None else list(kept.items)
 
     async def item_jobs(self, flow: JobId, position: int, after: int, limit: int = PAGE_JOBS) -> list[Job]:
         """The next jobs of a map's items, by index."""

@@ -14,7 +14,7 @@ from ..flow.graph import Graph
 from ..flow.verdict import judge
 from ..ids import JobId
 from ..insight.flow_view import STEP_STATES
-from ..records.flow import PLANNED_FLOW, Flow, FlowWithPlan, StepStatus
+from ..records.flow import PLANNED_FLOW, REPLAY_OF, Flow, FlowWithPlan, StepStatus
 from ..records.job import Job, State
 from ..records.outcome import Done, RemoteFailure, RunEnd, StepNotCompleted, Stopped, Suspend
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
@@ -53,7 +53,8 @@ class FlowRuns:
         job = ctx.job
         if task.is_flow and not self.reads.possible:
             return RemoteFailure(Failure("BadInput", "this store has no flows"), retryable=False)
-        if task.is_flow and (job.runs > 1 or job.task == PLANNED_FLOW):
+        # A job that comes with its plan has one before its first run.
+        if task.is_flow and (job.runs > 1 or job.task == PLANNED_FLOW or REPLAY_OF in job.metadata):
             found = await self.reads.flow(job.id)
             if found is not None:
                 return await self._conclude(ctx, found)
@@ -97,6 +98,9 @@ class FlowRuns:
     async def _one(self, flow: JobId, value: StepValue, budget: Budget) -> str:
         job = await self.reads.step_job(flow, value.position)
         if job is None:
+            kept = await self.reads.kept_step(flow, value.position)
+            if kept is not None and kept.value is not None:
+                return budget.take(kept.value)
             raise BadValue("the result of a step is gone, because its job was deleted")
         if job.state is not State.COMPLETED:
             raise StepNotCompleted(f"job {job.id} ({job.task}), whose result this run needs, was put back to work")

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from ...flow import moves
 from ...flow.graph import Graph
 from ...ids import JobId
-from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS
+from ...records.flow import CANCEL_STEPS, MAX_CANCELLED_JOBS, FlowWithPlan, ItemCounts
 from ...records.job import MAX_PRIORITY, Action, Job, State
 from ...records.outcome import Cancel, Discard, Done, RunEnd, Suspend, decide
-from ...records.plan import Input, Plan, ValueOf
+from ...records.plan import Input, KeptStep, Plan, ValueOf
 from ...records.query import Filter, Update
 from ...records.step import MAX_POSITION, StepValue, position_of
 from .build import (
@@ -400,3 +400,29 @@ class FlowActionsContract(Contract):
             rest = await flows_of(store).step_jobs(id, first=position_of(2), last=position_of(3), limit=10)
             assert [job.step and job.step.number for job in rest] == [2, 3]
             assert all(isinstance(job, Job) for job in rest)
+
+    @proves("FL1", "FL9")
+    async def test_a_flow_begins_behind_the_steps_that_its_plan_takes_over(self) -> None:
+        of_map = KeptStep("c", items=((0, "5"),), made=2, dead=1)
+        kept = {2: KeptStep("d"), 0: KeptStep("c", '"é"'), 3: of_map}
+        steps = (
+            a_step("a"),
+            a_step("b", args={"x": ValueOf(0)}),
+            a_step("c"),
+            a_step("item", over=ValueOf(0), item="n"),
+            a_step("d", args={"x": ValueOf(1)}),
+        )
+        async with self.opened() as store:
+            new = new_job(plan=(plan := Plan(steps, result=ValueOf(3), kept=kept)))
+            await put(store, new)
+            (found,) = await flows_of(store).flows([new.id])
+            assert found == FlowWithPlan(moves.start(Graph(plan), new.id, new.queue, NOW).flow, plan)
+            assert (found.row.statuses, found.row.dead) == ("crdcw", (2,))
+            assert found.row.counts == {3: ItemCounts(2, 2, 1)}
+            (b,) = await steps_of(store, new.id)
+            assert b.payload == '{"x":"é"}'
+            await run(store, b.id, Done("1"))
+            await run_step(store, new.id, 4, Done("2"))
+            await run(store, new.id, Discard("dead"), concludes=(await row_of(store, new.id)).revision)
+            await act(store, Action.RETRY, new.id)
+            assert (await row_of(store, new.id)).statuses == "ccrcc"
