@@ -13,10 +13,10 @@ import pytest
 from assembly import ITEMS, OWN, STEPS
 from audit import Audit, until
 from crew import Crew, Member
-from flow_audit import audit_flows
 from ground import Ground, each, on_a_server
 from trouble import pause
 
+from flow_audit import audit_flows
 from mainspring.failpoint import POINTS
 from mainspring.records.flow import FAN_OUT
 from mainspring.records.job import State
