@@ -22,7 +22,9 @@ def test_four_processes_run_each_of_thousands_of_jobs_once(crew: Crew, jobs: int
     audit = crew.audit()
     audit.check(crew.acknowledged, attempts=1)
     assert audit.count("effect") == dict.fromkeys(crew.acknowledged, 1)
-    assert {tuple(audit.endings(id)) for id in audit.jobs} == {("completed",)}
+    # A worker that is late gives back what it has claimed ahead and not begun.
+    endings = {tuple(ending for ending in audit.endings(id) if ending != "released") for id in audit.jobs}
+    assert endings == {("completed",)}
     for worker in workers:
         assert not re.search("error|lock|trouble|warn", worker.said(), re.IGNORECASE), worker.said()
         # A few thousand jobs are a fraction of a second, in which a process may not get the processor at all.

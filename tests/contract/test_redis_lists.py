@@ -18,7 +18,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists, orders, scan
 from mainspring.stores.redis.access_paths import names_in
-from mainspring.stores.redis.diff import _job_commands, _key_commands
+from mainspring.stores.redis.diff import _key_commands, job_commands
 from mainspring.stores.redis.oldest import beginning
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.shard import Shards
@@ -101,7 +101,7 @@ def made_at(at: Any, n: int) -> str:
 
 async def write(shards: Shards, jobs: list[Job], now: datetime = NOW) -> None:
     for job in jobs:
-        commands = [*_job_commands(shards, Snapshot(), job.id, (None, None, None), None, job, micros(now))]
+        commands = [*job_commands(shards, Snapshot(), job.id, (None, None, None), None, job, micros(now))]
         assert await commit_one(shards, Unit((), [*commands, *_key_commands(shards, [(None, job)])]))
 
 

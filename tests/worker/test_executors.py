@@ -208,8 +208,8 @@ async def test_a_generator_that_is_returned_is_a_result_that_cannot_be_kept(exec
     assert (job.state, job.failure and job.failure.type) == (State.COMPLETED, "ResultLost")
 
 
-def test_a_generator_function_is_refused() -> None:
-    """A call of it would run none of its code, and the job would be completed."""
+async def test_a_generator_function_is_no_job_of_its_own() -> None:
+    """A call of it would run none of its code, and the job would be completed: its items are those of a map."""
     app = Mainspring("memory://")
 
     def pages() -> Iterator[int]:
@@ -218,9 +218,12 @@ def test_a_generator_function_is_refused() -> None:
     async def pages_later() -> AsyncIterator[int]:
         yield 1
 
-    for fn in (pages, pages_later, partial(pages)):
-        with pytest.raises(BadTask, match="task 'work' is a generator, and a call of it would run none of its code"):
-            app.task(name="work")(fn)
+    for n, fn in enumerate((pages, pages_later, partial(pages))):
+        task = app.task(name=f"work-{n}")(fn)
+        with pytest.raises(BadInput, match=f"'work-{n}' yields items, and no map takes them"):
+            await task.enqueue()
+    with pytest.raises(BadTask, match="process"):
+        app.task(name="work", executor="process")(pages)
 
 
 def test_a_result_that_cannot_be_kept_is_noted(ran: dict[Any, Ran]) -> None:

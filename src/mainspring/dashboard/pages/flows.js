@@ -107,7 +107,8 @@ function Progress({ job: { flow, shown } }) {
     dead > 0 && html`<span class="bad">${plural(dead, "dead step")}</span>`,
     items && items.ended < items.made && `${count(items.ended)} of ${count(items.made)} items`,
   ].filter(Boolean);
-  return html`<div class=${`flows-${shown}`}><${Meter} value=${done} most=${steps} label="Ended steps" words=${`${done} of ${steps}`} />
+  return html`<div class=${`flows-${shown}`}>
+    <${Meter} value=${done} most=${steps} label="Ended steps" words=${`${done} of ${steps}`} />
     ${more.length > 0 && html`<div class="small muted">${more.map((one, n) => html`${n > 0 && " · "}${one}`)}</div>`}
   </div>`;
 }

@@ -75,8 +75,8 @@ export function Cancel({ job, noun = "job", path = at(job, "cancel"), words, onC
     await post(path, reason ? { reason } : undefined);
     return running || words ? "Cancellation requested." : "Cancelled.";
   };
-  return html`<${FormDialog} title=${`Cancel this ${noun}?`} action=${`Cancel ${noun}`} dismiss="Back" danger onClose=${onClose}
-    run=${withToast(run, onDone)}>
+  return html`<${FormDialog} title=${`Cancel this ${noun}?`} action=${`Cancel ${noun}`} dismiss="Back" danger
+    onClose=${onClose} run=${withToast(run, onDone)}>
     <p>${job.task} <code>${job.id}</code>. ${words ?? result}</p>
     <div class="field"><label for=${id}>Reason</label>
       <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off"

@@ -14,7 +14,8 @@ import { Time } from "./time.js";
 import { workerLink } from "./worker.js";
 
 const TITLES = {
-  running: "Running", waiting: "What it waits for", dead: "Why it is dead", completed: "Completed", cancelled: "Cancelled", expired: "Expired",
+  running: "Running", waiting: "What it waits for", dead: "Why it is dead", completed: "Completed",
+  cancelled: "Cancelled", expired: "Expired",
 };
 const STYLES = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
 // Reasons that are not a problem.
@@ -22,7 +23,7 @@ const HARMLESS = new Set(["running", "next", "not_due", "final", "waiting"]);
 
 const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
-/** `changed` is called after each fix. `children` are shown below the reasons. `isFlow`: a retry is one of its steps. */
+/** `changed` is called after each fix. `children` are shown below. `isFlow`: a retry is one of its steps. */
 export function Why({ job, reasons, changed, isFlow = false, children }) {
   const harmless = ({ code, cause }) => HARMLESS.has(cause ?? code);
   const look = STYLES[job.shown] ?? (reasons.every(harmless) ? "calm" : "warn");
@@ -101,7 +102,8 @@ function RetryButtons({ job, fix, changed, isFlow }) {
   const dead = job.shown === "dead";
   const again = async () => (await post(`jobs/${segment(job.id)}/retry`), "Queued again.");
   return html`${fix(isFlow ? "Retry from what failed" : dead ? "Redrive" : "Retry", again, true)}
-    ${dead && !isFlow && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
+    ${dead && !isFlow
+      && html`<button type="button" onClick=${() => set(true)}><${Icon} name="edit" />Edit and redrive</button>`}
     ${open && html`<${Redrive} job=${job} onClose=${() => set(false)} onDone=${changed} />`}`;
 }
 
