@@ -202,6 +202,24 @@ def test_flows_skip_lets_a_flow_do_without_a_step(cli, shop, work):
     assert "check" in refused.stderr
 
 
+def test_flows_replay_makes_a_new_flow(cli, shop, here, work):
+    id = enqueued(cli, shop, 13)
+    work()
+    here.joinpath("open").write_text("")
+    made = cli("flows", "replay", id, "--from", "charge", "--app", shop).stdout.strip()
+    told = json.loads(cli("flows", "replay", id, "--args", '{"order": 14}', "--json", "--app", shop).stdout)
+    assert told["of"] == id
+    work()
+    for new in (made, told["id"]):
+        found = json.loads(cli("flows", "show", new, "--json", "--app", shop).stdout)
+        assert (found["state"], found["metadata"]["replay_of"]) == ("completed", id)
+    assert id in cli("flows", "show", made, "--app", shop).stdout
+    for wrong, why in ((("--from", "nope"), "no step 'nope'"), (("--args", "[1]"), "arguments by name")):
+        refused = cli("flows", "replay", id, *wrong, "--app", shop)
+        assert refused.exit_code != 0
+        assert why in refused.stderr
+
+
 # pictures
 
 

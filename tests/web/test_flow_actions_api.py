@@ -138,7 +138,7 @@ async def test_a_plan_by_a_browser_session_is_in_the_audit_log(spring: Mainsprin
 async def test_viewers_may_not_change_flows(spring: Mainspring, client: Client) -> None:
     id = (await spring.tasks["buy"].enqueue()).id
     async with client("viewer") as http:
-        for path in ("/flows", f"/flows/{id}/cancel", f"/flows/{id}/retry", f"/flows/{id}/skip"):
+        for path in ("/flows", f"/flows/{id}/cancel", f"/flows/{id}/retry", f"/flows/{id}/skip", f"/flows/{id}/replay"):
             assert (await http.post(path, json=PLAN if path == "/flows" else {})).status_code == 403
     async with client("operator", scopes=["jobs:write"]) as http:
         assert (await http.post(f"/flows/{id}/cancel")).status_code == 403
@@ -200,6 +200,31 @@ async def test_a_dead_step_is_skipped(spring: Mainspring, client: Client) -> Non
     assert flow["steps"][0]["note"] == "token=*** in cash"
     (entry,) = await spring.audit.list(AuditFilter(action="flows.skip"))
     assert (entry.target, entry.who.partition("-")[0]) == (id, "key:operator")
+
+
+async def test_a_flow_is_replayed(spring: Mainspring, client: Client) -> None:
+    id = (await spring.tasks["buy"].enqueue()).id
+    async with client("operator") as http:
+        assert (await http.post(f"/flows/{id}/replay")).status_code == 409
+        await spring.drain()
+        for body, status in (({"from": "pai"}, 404), ({"step": "pay"}, 422), ({"from": "pay", "arguments": {}}, 422)):
+            assert (await http.post(f"/flows/{id}/replay", json=body)).status_code == status, body
+        await spring.tasks["mend"].enqueue()
+        await spring.drain()
+        wanted: dict[str, Any] = {"json": {"from": "pay"}, "headers": {"Idempotency-Key": "k"}}
+        made, again = [await http.post(f"/flows/{id}/replay", **wanted) for _ in range(2)]
+        assert (made.status_code, made.headers["Location"]) == (201, f"flows/{made.json()['id']}")
+        assert made.json() == again.json()
+        whole = await http.post(f"/flows/{id}/replay")
+        await spring.drain()
+        for new in (made, whole):
+            flow = (await http.get(f"/flows/{new.json()['id']}")).json()
+            assert (flow["job"]["state"], flow["job"]["result"], flow["replay_of"]) == ("completed", "paid", id)
+        assert (await http.get(f"/flows/{id}")).json()["replay_of"] is None
+        mend = (await spring.tasks["mend"].enqueue()).id
+        assert (await http.post(f"/flows/{mend}/replay")).status_code == 404
+    entries = await spring.audit.list(AuditFilter(action="flows.replay"))
+    assert {entry.target for entry in entries} == {id}
 
 
 async def test_a_flow_that_died_before_it_was_planned_is_planned_again(spring: Mainspring, client: Client) -> None:

@@ -134,6 +134,26 @@ async def test_steps_are_skipped_over_an_api(near: Mainspring) -> None:
         assert await done(far.flows.skip(job.id, "totel")) == await done(near.flows.skip(job.id, "totel"))
 
 
+async def test_flows_are_replayed_over_an_api(near: Mainspring) -> None:
+    async with serving(near) as far:
+        job = await far.tasks["buy"].enqueue([1, 2])
+        await near.drain()
+        BROKEN["bank"] = False
+        part, whole = (
+            await far.flows.replay(job.id, from_="pay"),
+            await far.flows.replay(job.id, arguments={"amounts": [5]}),
+        )
+        await near.drain()
+        assert (await part.result(timeout=10), await whole.result(timeout=10)) == ("paid 6", "paid 10")
+        assert await far.flows.get(part.id) == (view := await near.flows.get(part.id))
+        assert view.replay_of == job.id
+        wrong: list[dict[str, Any]] = [{"from_": "totel"}, {"from_": "pay", "arguments": {}}]
+        for options in wrong:
+            assert await done(far.flows.replay(job.id, **options)) == await done(near.flows.replay(job.id, **options))
+        with pytest.raises(BadInput, match="new_id= needs the database itself"):
+            await far.flows.replay(job.id, new_id=job.id)
+
+
 PLAN: dict[str, Any] = {
     "name": "sum up",
     "steps": [{"name": "a", "task": "double", "args": {"n": 4}}],

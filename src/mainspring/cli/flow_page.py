@@ -53,6 +53,7 @@ def flow_page(job: Job, view: FlowView, reasons: Sequence[Reason], now: datetime
         "planned": exact(view.began_at, now),
         "ended": "" if view.ended_at is None else exact(view.ended_at, now),
         "cancel reason": job.cancel_reason or "",
+        "replay of": clean(view.replay_of or ""),
     }
     page: list[RenderableType] = [job_heading(job, now), facts(about), Text(), _steps(view.steps, now)]
     if len(view.steps) > MAX_SHOWN_STEPS:

@@ -14,6 +14,7 @@ from ..ids import JobId
 from ..records.job import SHOWN, Shown
 from ..records.query import Changed
 from .app_loader import store_name, with_app
+from .arguments import parse_args_option
 from .flow_plans import check, draw
 from .json_output import job_record, print_json
 from .messages import Failed, clean, hint
@@ -130,6 +131,27 @@ async def skip(app: Mainspring, id: JobId, step: str, reason: str, as_json: bool
         return print_json(msgspec.to_builtins(view))
     later = "" if view.state == "skipped" else f" when it has ended; it is {view.state}"
     return click.echo(f"step {clean(view.name)} is skipped{later}")
+
+
+@flows.command()
+@click.argument("id")
+@click.option("--from", "step", metavar="STEP", help="The step that runs again, with all behind it.")
+@click.option("--args", "args", metavar="JSON", help="Arguments as a JSON object, merged over those that it had.")
+@as_json
+@with_app
+async def replay(app: Mainspring, id: JobId, step: str | None, args: str | None, as_json: bool) -> None:
+    """Enqueue a new flow that repeats one which has ended.
+
+    It begins at its start or, with --from, at a step: the others are taken over as they ended, with their
+    values. The flow itself stays as it is: to let a dead one go on, use `flows retry`.
+    """
+    unnamed, named = ([], None) if args is None else parse_args_option(args)
+    if unnamed:
+        raise click.UsageError("--args takes a JSON object here: arguments by name")
+    made = await app.flows.replay(id, from_=step, arguments=named)
+    if as_json:
+        return print_json({"id": made.id, "of": id})
+    return click.echo(made.id)
 
 
 _DONE = {"cancel": "is cancelled", "retry": "goes on"}

@@ -88,6 +88,7 @@ class _StepResponse(Struct, kw_only=True):
 
 class _FlowResponse(Struct, kw_only=True):
     job: JobResponse
+    replay_of: JobId | None = None
     planned_at: datetime | None = None
     ended_at: datetime | None = None
     steps: builtins.list[_StepResponse]
@@ -112,6 +113,7 @@ class RemoteFlows(Flows):
             steps=tuple(step.to_record() for step in flow.steps),
             began_at=flow.planned_at,
             ended_at=flow.ended_at,
+            replay_of=flow.replay_of,
         )
 
     async def items(self, id: JobId, step: str, *, after: int = -1, limit: int = 100) -> Sequence[Job]:
@@ -186,6 +188,21 @@ class RemoteFlows(Flows):
             "POST", "flows", id, "skip", body={"step": step, "reason": clean(str(reason), MAX_SKIP_REASON_CHARACTERS)}
         )
         return (await self.get(id)).step(step)
+
+    async def replay(
+        self,
+        id: JobId,
+        *,
+        from_: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        new_id: JobId | None = None,
+    ) -> Handle[Any]:
+        if new_id is not None:
+            raise BadInput("new_id= needs the database itself; over an API it is the header Idempotency-Key")
+        body = {"from": from_, "arguments": arguments}
+        connection, id = await connection_of(self._engine), checked_id(id)
+        made = await connection.call(Enqueued, "POST", "flows", id, "replay", body=body)
+        return self._engine.handle(made, (await self._engine.jobs.get(id)).task if self._engine.tasks else "")
 
 
 class _ItemPage(Struct):

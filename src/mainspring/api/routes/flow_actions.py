@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from litestar import Request, Response, post
 from litestar.openapi import ResponseSpec
 from litestar.params import FromPath, JSONBody
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct, field, to_builtins
 
 from ...app import Mainspring
 from ...control.flows import MAX_SKIP_REASON_CHARACTERS
@@ -15,7 +15,8 @@ from ...flow.document import StepDocument, builder_from_document
 from ...records.job import NewJob
 from ...records.plan import MAX_STEPS
 from ..access.authenticate import App, Caller, allow
-from ..masked_values import restore_masked
+from ..idempotency import job_id
+from ..masked_values import restore_arguments, restore_in_thread, restore_masked
 from .enqueue import (
     EnqueueResult,
     OptionsRequest,
@@ -50,6 +51,13 @@ class SkipRequest(Struct, forbid_unknown_fields=True):
     """The name of the step."""
     reason: Annotated[str, Meta(max_length=MAX_SKIP_REASON_CHARACTERS)] = ""
     """Stored with the flow."""
+
+
+class ReplayRequest(Struct, forbid_unknown_fields=True):
+    start: Name | None = field(name="from", default=None)
+    """The step that runs again, with all behind it; all steps without one."""
+    arguments: dict[str, Any] | None = None
+    """Merged over those that the flow had."""
 
 
 @post(
@@ -99,4 +107,22 @@ async def skip_step(app: App, id: FromPath[str], data: JSONBody[SkipRequest]) ->
     return await with_etag(app, await app.jobs.get(id))
 
 
-ROUTES = [enqueue_flow, cancel_flow, retry_flow, skip_step]
+@post("/flows/{id:str}/replay", **allow("operator"))
+async def replay_flow(
+    app: App, id: FromPath[str], data: JSONBody[ReplayRequest | None] = None
+) -> Response[EnqueueResult]:
+    """Enqueues a new flow that repeats one which has ended: from its start, or from a step; the others are taken over
+    as they ended, with their values."""
+    wanted = data or ReplayRequest()
+    job, _ = await found_flow(app, id)
+    if wanted.start is not None:
+        await found_step(app, id, wanted.start)
+    arguments = wanted.arguments
+    if arguments is not None:
+        given = arguments
+        arguments = await restore_in_thread(app, lambda: restore_arguments(given, job.payload))
+    handle = await app.flows.replay(id, from_=wanted.start, arguments=arguments, new_id=job_id())
+    return Response(enqueue_result(handle), status_code=201, headers={"Location": f"flows/{handle.id}"})
+
+
+ROUTES = [enqueue_flow, cancel_flow, retry_flow, skip_step, replay_flow]

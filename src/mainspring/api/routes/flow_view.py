@@ -14,7 +14,7 @@ from ...flow.graph import Graph
 from ...flow.layout import EdgeKind
 from ...flow.shape import shape_of
 from ...insight.flow_drawing import FlowDrawing, conditions_of, draw_flow
-from ...insight.flow_view import FlowCounts, StepState, StepView, step_view, step_views
+from ...insight.flow_view import FlowCounts, StepState, StepView, replayed_flow, step_view, step_views
 from ...insight.flow_why import reason_not_run
 from ...records.flow import SKIP_REASONS, Flow, ItemCounts, StepStatus
 from ...records.job import BRIEF_CHARACTERS, Job, Shown, State
@@ -74,7 +74,7 @@ class StepDetails(Struct, frozen=True, kw_only=True):
     skipped_because: str | None
     """when, absent, all-skipped, said, not-needed or operator."""
     note: str | None
-    """Why a step without a job is dead, or an operator has skipped it."""
+    """Why a step has no job although it has ended, or the reason of an operator who skips it."""
     job_id: str | None
     """null before it is released, and for a map."""
     job_state: Shown | None
@@ -141,6 +141,8 @@ class FlowDetails(Struct, frozen=True, kw_only=True):
     stopping: bool
     """Whether it is being cancelled, or ended early, and waits for what still runs."""
     parent: FlowParent | None
+    replay_of: str | None
+    """The flow that it replays."""
     planned_at: datetime | None
     ended_at: datetime | None
     """When its last step ended."""
@@ -226,6 +228,7 @@ def flow_details(read: FlowReading, parent: FlowParent | None, now: datetime) ->
         job=job_view(read.job, now),
         stopping=not read.job.state.final and (read.job.cancel_reason is not None or row.state in _STOPPING),
         parent=parent,
+        replay_of=replayed_flow(read.job),
         planned_at=row.began_at,
         ended_at=row.ended_at,
         steps=steps,
@@ -238,6 +241,7 @@ def unplanned_flow(job: Job, parent: FlowParent | None, now: datetime) -> FlowDe
         job=job_view(job, now),
         stopping=not job.state.final and job.cancel_reason is not None,
         parent=parent,
+        replay_of=replayed_flow(job),
         planned_at=None,
         ended_at=None,
         steps=[],
