@@ -343,3 +343,35 @@ async def test_what_cannot_be_replayed_is_refused(app: Mainspring, clock: Virtua
         with pytest.raises(JobExists, match="one"):
             await app.flows.replay(run.id)
         await ended(app, clock, holder)
+
+
+async def test_reasons_name_no_value_that_was_not_taken_over(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def kind() -> str:
+        return "plain"
+
+    @app.task
+    async def tell(text: str) -> str:
+        return text
+
+    @app.flow
+    def flow() -> None:
+        found = kind.step()
+        tell.using(step="thank", when=found == "gold").step("thanks")
+        tell.using(step="note", after=found).step("noted")
+
+    async with app:
+        run = await flow.enqueue()
+        await ended(app, clock, run)
+        again = await app.flows.replay(run.id, from_="note")
+        await ended(app, clock, again)
+        assert [await why_skipped(app, one) for one in (run, again)] == [
+            'thank was skipped: kind == "gold" did not hold (kind = "plain")',
+            'thank was skipped: kind == "gold" did not hold',
+        ]
+
+
+async def why_skipped(app: Mainspring, run: Handle[Any]) -> str:
+    """Why a step of the flow was skipped."""
+    (text,) = [reason.text for reason in await app.flows.why(run.id) if reason.code == "step_skipped"]
+    return text

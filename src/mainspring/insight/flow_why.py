@@ -10,6 +10,7 @@ from msgspec import Struct
 from ..flow.condition_text import MAX_LITERAL_CHARACTERS, condition_text, operand_text
 from ..flow.conditions import ABSENT, at_path
 from ..flow.graph import Graph, extract_key, values_in
+from ..flow.kept_steps import is_kept
 from ..ids import JobId
 from ..mask import brief_text
 from ..records.flow import SKIPPED, Flow, ItemCounts, StepStatus
@@ -107,17 +108,19 @@ def _condition(graph: Graph, row: Flow, n: int) -> str:
     when = graph.steps[n].when
     if when is None:
         return "its condition did not hold"
-    values = {operand_text(graph, value): _value(row, value) for value in values_in(when)}
-    known = ", ".join(f"{name} = {value}" for name, value in values.items())
+    values = {operand_text(graph, value): _value(graph, row, value) for value in values_in(when)}
+    known = ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
     return f"{condition_text(graph, when)} did not hold{f' ({known})' if known else ''}"
 
 
-def _value(row: Flow, value: ValueOf) -> str:
-    """What the value was, as far as the row has it still."""
+def _value(graph: Graph, row: Flow, value: ValueOf) -> str | None:
+    """What the value was, as far as the row has it still. None if only the flow that this one replays had it."""
     if row.statuses[value.step] != StepStatus.COMPLETED:
         return "absent"
     text = row.extracts.get(extract_key(value))
     if text is None and value.step in row.values:
         found = at_path(msgspec.json.decode(row.values[value.step]), value.path)
         text = "absent" if found is ABSENT else msgspec.json.encode(found).decode()
+    if text is None and is_kept(graph, row, value.step):
+        return None
     return "absent" if text is None else brief_text(text, MAX_LITERAL_CHARACTERS) or "a long value"
