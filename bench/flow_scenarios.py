@@ -39,7 +39,7 @@ class Sizes:
     items: int = 10_000
     chains: int = 1_000
     slow_chains: int = 200
-    patience: float = 200
+    patience: float = 150
 
 
 FULL = Sizes()
