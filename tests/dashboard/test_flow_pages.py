@@ -203,6 +203,17 @@ def test_a_dead_step_is_skipped_after_a_question(visit: Visits, live: Live) -> N
     expect(step_panel(page, "deliver").get_by_role("button", name="Skip")).to_have_count(0)
 
 
+def test_an_ended_flow_is_replayed_from_a_step_as_a_new_one(visit: Visits, live: Live) -> None:
+    id = ended(live, "again", "fail", "the van broke down")
+    page = visit(live, f"/flows/{id}?step=deliver")
+    step_panel(page, "deliver").get_by_role("button", name="Replay from here").click()
+    page.get_by_role("dialog").get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("link", name="an earlier flow")).to_have_attribute("href", re.compile(id))
+    expect(node(page, "check")).to_have_accessible_name(re.compile("completed"))
+    live.cue("again", "end", "delivered")
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+
+
 def test_a_flow_is_cancelled_after_a_question(visit: Visits, live: Live) -> None:
     id = start(live, "stop")
     page = visit(live, f"/flows/{id}")

@@ -117,6 +117,7 @@ function FlowFacts({ flow }) {
     ["Took", flow.planned_at ? html`<${Span} from=${flow.planned_at} until=${flow.ended_at} />` : undefined],
     ["Queue", html`<a href=${link("jobs", { queue: job.queue })}>${job.queue}</a>`],
     ["Schedule", job.schedule ? html`<a href=${scheduleLink(job.schedule)}>${job.schedule}</a>` : undefined],
+    ["Replays", flow.replay_of ? html`<a href=${flowLink(flow.replay_of)}>an earlier flow</a>` : undefined],
     ["Job", html`<a href=${jobLink(job.id)}>Arguments, result, runs</a>`],
   ]} />`;
 }

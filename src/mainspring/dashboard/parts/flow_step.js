@@ -2,7 +2,7 @@
 import { get, post, segment } from "../api.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
-import { flowLink, jobLink, link } from "../route.js";
+import { flowLink, go, jobLink, link } from "../route.js";
 import { useSession } from "../session.js";
 import { ActionButton } from "./action_button.js";
 import { Failure } from "./failure.js";
@@ -35,6 +35,7 @@ export function FlowStep({ flow, step, version, onChoose, onClose, changed }) {
         <${Icon} name="flow" />Its own flow</a>`}
       <${Retry} step=${step} job=${job} changed=${changed} />
       <${Skip} flow=${flow} step=${step} changed=${changed} />
+      <${Replay} flow=${flow} step=${step} />
     </div>
     <${Facts} of=${[
       ["Task", html`<a href=${link("jobs", { task: step.task })}>${step.task}</a>`],
@@ -96,6 +97,26 @@ function Skip({ flow, step, changed }) {
         that there is none. If it runs, it is interrupted first.</p>
       <${Field} label="Reason" value=${reason} onValue=${set} maxlength=${MAX_REASON_CHARACTERS} autofocus
         hint="Kept with the step." />
+    <//>`}`;
+}
+
+const ENDED = new Set(["completed", "dead", "cancelled"]);
+
+/** A button that makes a new flow which begins at the step, after a question. */
+function Replay({ flow, step }) {
+  const { may } = useSession();
+  const [asking, ask] = useState(false);
+  if (!ENDED.has(flow.job.shown) || !may("operator", "flows")) return null;
+  const run = async () => {
+    const made = await post(`flows/${segment(flow.job.id)}/replay`, { from: step.name });
+    go(flowLink(made.id));
+    return "This is the new flow.";
+  };
+  return html`<button type="button" onClick=${() => ask(true)}><${Icon} name="retrying" />Replay from here</button>
+    ${asking && html`<${FormDialog} title=${`Replay from ${step.name}?`} action="Replay" dismiss="Back"
+        run=${withToast(run)} onClose=${() => ask(false)}>
+      <p>A new flow runs this step and all that depend on it. It takes the others over as they ended, with their values.
+        This flow stays as it is.</p>
     <//>`}`;
 }
 
