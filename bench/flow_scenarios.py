@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import flow_measures as measures
-from .flow_measures import FlowEngine
+from .flow_measures import Figures, FlowEngine
 from .harness import Case, Figure, Scenario
 from .processes import FLOW_ABSURD, FLOW_BULLMQ, FLOW_CELERY, FLOW_CHANCY, FLOW_DBOS, FLOW_MAINSPRING, FLOW_STREAQ
 from .scenarios import RATE, other, ours
@@ -56,7 +56,7 @@ def fan(sizes: Sizes) -> Scenario:
         f"One flow of {sizes.items:,} no-op jobs and one behind them that adds up what they returned: from before the "
         "call that starts it to the sum, with a worker that has run such a flow before.",
         (Figure("seconds", "s"),),
-        _cases(lambda _: {"measure": measures.fan, "items": sizes.items}),
+        _cases(measures.fan, lambda _: {"items": sizes.items}),
         REFERENCES,
         store=STORE,
         rounds=3,
@@ -67,7 +67,7 @@ def chains(sizes: Sizes) -> Scenario:
     slow = {"DBOS", "Absurd", "Chancy"}
 
     def words(system: str) -> dict[str, Any]:
-        return {"measure": measures.chains, "count": sizes.slow_chains if system in slow else sizes.chains}
+        return {"count": sizes.slow_chains if system in slow else sizes.chains}
 
     return Scenario(
         "flow-chains",
@@ -75,7 +75,7 @@ def chains(sizes: Sizes) -> Scenario:
         "which takes what the one before it returned: steps per second from before the call that starts them to the "
         "last end.",
         RATE,
-        _cases(words),
+        _cases(measures.chains, words),
         REFERENCES,
         store=STORE,
         rounds=3,
@@ -95,14 +95,14 @@ def killed(sizes: Sizes) -> Scenario:
             Figure("wrong", "sums"),
             Figure("again", "items run"),
         ),
-        _cases(lambda _: {"measure": measures.killed, "items": sizes.items, "patience": sizes.patience}),
+        _cases(measures.killed, lambda _: {"items": sizes.items, "patience": sizes.patience}),
         store=STORE,
         rounds=1,
     )
 
 
-def _cases(words: Callable[[str], dict[str, Any]]) -> tuple[Case, ...]:
+def _cases(measure: Callable[..., Figures], words: Callable[[str], dict[str, Any]]) -> tuple[Case, ...]:
     return tuple(
-        (ours if system in OURS else other)(system, engine=engine, **words(system))
+        (ours if system in OURS else other)(system, measure, engine=engine, **words(system))
         for system, engine in (OURS | PEERS).items()
     )
