@@ -13,7 +13,7 @@ from mainspring.records.job import SHOWN, Action, NewJob
 from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import count, job_query, lists, pool, state_counts
+from mainspring.stores.postgres import count, job_query, jobs, lists, pool, state_counts
 from mainspring.stores.postgres.job_groups import FINISHED, JOBS
 from mainspring.stores.postgres.job_query import PostgresJobQuery
 from mainspring.stores.postgres.pool import SETTINGS
@@ -202,3 +202,43 @@ class TestLongLists(Served):
                 await connections.read(lambda db: db.value("SELECT pg_sleep(9)"))
             monkeypatch.undo()
             assert (await store.overview(now=NOW)).states == {}
+
+
+class TestMovedRows(Served):
+    """A job moves to the other table while a change looks for it there and here."""
+
+    async def test_change_finds_a_job_that_ends_between_its_two_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        look, met = lists._ended, list[str]()
+        async with self.opened() as store, self.opened() as rival:
+            (id,) = await put(store, new_job())
+
+            async def ended(*given: Any) -> list[Any]:
+                found = await look(*given)
+                monkeypatch.undo()
+                met.extend((await act(rival, Action.CANCEL, id)).done)
+                return found
+
+            monkeypatch.setattr(lists, "_ended", ended)
+            changed = await act(store, Action.CANCEL, id)
+        assert met == [id]
+        assert (changed.done, changed.refused) == ([id], {})
+
+    async def test_change_finds_a_job_that_is_put_back_between_its_two_looks(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        met = list[str]()
+        async with self.opened() as store, self.opened() as rival:
+            (id,) = await put(store, new_job())
+            await act(store, Action.CANCEL, id)
+            look = jobs._lock_in
+
+            async def lock_in(db: pool.Session, table: str, ids: Any) -> Any:
+                found = await look(db, table, ids)
+                monkeypatch.undo()
+                met.extend((await act(rival, Action.RETRY, id)).done)
+                return found
+
+            monkeypatch.setattr(jobs, "_lock_in", lock_in)
+            changed = await act(store, Action.DELETE, id)
+        assert met == [id]
+        assert (changed.done, changed.refused) == ([id], {})

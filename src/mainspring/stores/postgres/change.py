@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import Action
 from ...records.query import Changed, Cursor, Filter, Updates
-from ..rows import job_of
+from ..rows import Row, job_of
 from ..rules import change as rules
 from ..rules import matches_filter
 from ..rules.read_sets import KnownValues, Name, of_change
@@ -35,7 +35,10 @@ class PostgresChange(PostgresHandle):
         after: JobId | None = None,
     ) -> Changed:
         self._idle = False
-        changed = await self._transact(lambda db: _change(db, action, which, now, limit, reason, update, after))
+        cursor = None if after is None else Cursor(after)
+        # In one snapshot: a job that ends between the statements of a page would be in neither of the two tables.
+        rows = await self._read(lambda db: job_page(db, which, micros(now), limit, cursor))
+        changed = await self._transact(lambda db: _change(db, action, which, rows, now, limit, reason, update))
         self._announce("new", "final")
         return changed
 
@@ -44,14 +47,13 @@ async def _change(
     db: Session,
     action: Action,
     which: Filter,
+    rows: Sequence[Row],
     now: datetime,
     limit: int,
     reason: str,
     update: Updates | None,
-    after: JobId | None,
 ) -> Changed:
-    """Applies the action to the first `limit` matching jobs after the id `after`. Runs inside a transaction."""
-    rows = await job_page(db, which, micros(now), limit, None if after is None else Cursor(after))
+    """Applies the action to the jobs of these rows, a page of at most `limit`. Runs inside a transaction."""
     tables, ids = LockedTables(), [row[0] for row in rows]
     for row in rows:
         tables.add_job(row[0], job_of(row))

@@ -62,19 +62,21 @@ _LOCK_RUNNING = _LOCK.format("mainspring_jobs", "AND state = 'running'")
 
 async def lock_jobs(db: Session, ids: Collection[JobId]) -> dict[JobId, Job]:
     """Locks these jobs until the commit, and returns them by id; a deleted job is left out."""
-    found = {}
-    for table in ("mainspring_jobs", "mainspring_finished"):
-        found.update({row[0]: job_of(row) for row in await db.rows(_LOCK.format(table, ""), list(ids))})
+    found = await lock_unfinished_first(db, ids)
+    if rest := [id for id in ids if id not in found]:  # one that was put back to work between the two looks
+        found.update(await _lock_in(db, "mainspring_jobs", rest))
     return found
+
+
+async def _lock_in(db: Session, table: str, ids: Collection[JobId]) -> dict[JobId, Job]:
+    return {row[0]: job_of(row) for row in await db.rows(_LOCK.format(table, ""), list(ids))}
 
 
 async def lock_unfinished_first(db: Session, ids: Collection[JobId]) -> dict[JobId, Job]:
     """Like lock_jobs, for jobs that are nearly always unfinished, and that no other transaction moves."""
-    rows = await db.rows(_LOCK.format("mainspring_jobs", ""), list(ids))
-    found = {row[0]: job_of(row) for row in rows}
+    found = await _lock_in(db, "mainspring_jobs", ids)
     if rest := [id for id in ids if id not in found]:
-        rows = await db.rows(_LOCK.format("mainspring_finished", ""), rest)
-        found.update({row[0]: job_of(row) for row in rows})
+        found.update(await _lock_in(db, "mainspring_finished", rest))
     return found
 
 
