@@ -44,12 +44,12 @@ MAX_EXPIRED_JOBS = 5000
 # A full claim of at least this many jobs means a backlog.
 MIN_BACKLOG_JOBS = 50
 # With a backlog, a survey (read_claim_view) is made this often at most.
-SURVEY_EVERY_SECONDS = 0.1
+SURVEY_EVERY_SECONDS = 2.0
 # The pause after a survey is at least this multiple of its duration.
 SURVEY_REST_FACTOR = 50.0
 # A survey that takes longer passes over many dead rows, if it is not the number of groups that takes the time.
-SLOW_SURVEY_SECONDS = 0.0
-SLOW_GROUP_SECONDS = 0.0
+SLOW_SURVEY_SECONDS = 0.01
+SLOW_GROUP_SECONDS = 0.00002
 
 _SQL = read_statements(
     "claim.sql",
