@@ -10,6 +10,7 @@ import pytest
 from mainspring import Mainspring, Reason, State
 from mainspring.insight.why import Code, JobSurroundings, reasons
 from mainspring.records.circuit import Circuit
+from mainspring.records.flow import OLDER_RELEASE
 from mainspring.records.job import Job
 from mainspring.records.run import Failure
 from mainspring.records.worker import WorkerCommands, WorkerRow
@@ -48,6 +49,14 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         {},
         "it has been running on ada since 2030-01-01 12:00:00Z, attempt 2",
         None,
+        (),
+    ),
+    (
+        "not_due",
+        a_job(run_at=SOON, failure=Failure(OLDER_RELEASE, "workers of an older release are alive: bob")),
+        {},
+        "workers of an older release are alive: bob; it is tried again at 2030-01-01 12:01:30Z",
+        SOON,
         (),
     ),
     (

@@ -99,8 +99,20 @@ async def test_flows_are_read_over_an_api_as_from_the_database(near: Mainspring)
         for format in formats:
             assert await done(far.flows.draw(dead.id, format)) == await done(near.flows.draw(dead.id, format))
         assert await done(far.flows.draw(pending.id)) == await done(near.flows.draw(pending.id))
-        assert await far.flows.list(["pay"]) == await near.flows.list(["pay"])
+        refused = await done(far.flows.list(["pay"]))
+        assert refused == await done(near.flows.list(["pay"]))
+        assert refused[0] is BadInput
+        assert await far.flows.list(["of another app"]) == []
         assert await far.flows.list(states=["dead"], newest=False) == await near.flows.list(states=["dead"])
+
+
+async def test_the_deadline_of_a_flow_is_read_over_an_api(near: Mainspring) -> None:
+    async with serving(near) as far:
+        run = await near.tasks["buy"].using(timeout=60, queue="flows").enqueue([1])
+        await near.drain(queues=["flows"])
+        here = await near.flows.get(run.id)
+        assert here.deadline is not None
+        assert await far.flows.get(run.id) == here
 
 
 def without_stacks(found: Any) -> Any:

@@ -295,6 +295,9 @@ async def test_flows_are_listed_with_how_far_they_are(spring: Mainspring, client
         assert await listed(f"after={page['next']}") == [done]
         assert (await http.get("/flows?limit=0")).status_code == 400
         assert (await http.get("/flows?queue=mail")).status_code == 400
+        answer = await http.get("/flows?task=ship")
+        assert answer.status_code == 400
+        assert "task 'ship' is no flow" in answer.json()["detail"]
 
 
 # pictures

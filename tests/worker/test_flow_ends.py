@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from flow_kit import STORES, ended, states
 
-from mainspring import DeadLetter, Discard, Filter, FlowFailed, FlowFailure, Mainspring, State
+from mainspring import BadInput, DeadLetter, Discard, Filter, FlowFailed, FlowFailure, Mainspring, State
 from mainspring.events import FlowEnded
 from mainspring.records.job import Action
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -572,3 +572,38 @@ async def test_chain_and_row_of_a_thousand_steps_end_with_a_small_row(app: Mains
 
         for found in await app._engine._root.flows([run.id, other.id]):  # type: ignore[attr-defined]
             assert len(msgspec.json.encode(found.row)) < 4096
+
+
+# run again
+
+
+async def test_step_whose_arguments_are_values_of_its_flow_is_not_run_again_by_itself(
+    app: Mainspring, clock: VirtualClock
+) -> None:
+    @app.task
+    async def one(n: int) -> int:
+        return n
+
+    @app.flow
+    def inner(found: list[int]) -> None:
+        one.step(len(found))
+
+    @app.task
+    async def total(found: list[int]) -> int:
+        return sum(found)
+
+    @app.flow
+    def outer() -> None:
+        found = one.map([1, 2])
+        inner.step(found)
+        total.step(found)
+
+    async with app:
+        run = await outer.enqueue()
+        await ended(app, clock, run)
+        for name in ("inner", "total"):
+            (job,) = await app.jobs.list(Filter(tasks=(name,)))
+            with pytest.raises(BadInput, match=f"values of flow {run.id}, of which it is a step: replay that one"):
+                await app.jobs.run_again(job.id)
+        item = (await app.flows.items(run.id, "one"))[0]
+        assert (await app.jobs.run_again(item.id)).status == "new"

@@ -161,6 +161,23 @@ async def test_flow_that_looks_at_a_value_while_it_is_planned_is_dead_at_once(
         assert "if check.step().ok:" in job.failure.stack
 
 
+async def test_flow_that_gives_bad_options_to_a_step_is_dead_at_once(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def check() -> None: ...
+
+    @app.flow
+    def hasty() -> None:
+        check.using(delay=-1).step()
+
+    async with app:
+        run = await hasty.enqueue()
+        job = await ended(app, clock, run)
+        assert (job.state, job.runs) == (State.DEAD, 1)
+        assert job.failure is not None
+        assert job.failure.type == "BadFlow"
+        assert "option delay of task 'check'" in job.failure.message
+
+
 async def test_planning_that_fails_is_retried_as_the_flow_says(app: Mainspring, clock: VirtualClock) -> None:
     tries: list[int] = []
 

@@ -91,6 +91,7 @@ class _FlowResponse(Struct, kw_only=True):
     replay_of: JobId | None = None
     planned_at: datetime | None = None
     ended_at: datetime | None = None
+    deadline: datetime | None = None
     steps: builtins.list[_StepResponse]
 
 
@@ -113,6 +114,7 @@ class RemoteFlows(Flows):
             steps=tuple(step.to_record() for step in flow.steps),
             began_at=flow.planned_at,
             ended_at=flow.ended_at,
+            deadline=flow.deadline,
             replay_of=flow.replay_of,
         )
 

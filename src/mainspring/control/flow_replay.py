@@ -23,7 +23,7 @@ from ..store import Store
 from ..worker.flow_reads import index_of, result_of
 from .argument_edits import with_arguments
 from .computation import Computation
-from .run_again import TRACE, check_finished, copy_of
+from .run_again import TRACE, check_finished, check_own_arguments, copy_of
 from .step_jobs import flow_of, flow_store, number_of, step_pages
 
 if TYPE_CHECKING:
@@ -83,12 +83,7 @@ def _check_flow(engine: Engine, job: Job, found: FlowWithPlan | None, from_: str
 
 def _check_arguments(replay: Replay) -> None:
     job, arguments = replay.job, replay.arguments
-    if job.refs:
-        assert job.step is not None
-        raise BadInput(
-            f"flow {job.id} ({job.task}) has arguments that are values of flow {job.step.flow}, of which it is a step: "
-            "replay that one"
-        )
+    check_own_arguments(job)
     if arguments is None:
         return
     if replay.from_ is not None:

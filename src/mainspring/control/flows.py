@@ -18,6 +18,7 @@ from ..records.job import FINAL, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import Changed, Filter
 from ..records.step import MAX_INDEX, position_of
+from ..suggest import did_you_mean
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage
 from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
@@ -97,11 +98,21 @@ class Flows:
     ) -> FlowJobs:
         """The jobs of flows, newest first: of these flows, or of all that this app declares and those made with
         app.plan(). A page's `next` is the `after` of the next one, and its `progress` says how far they are."""
-        known = [name for name, task in self._engine.tasks.items() if task.is_flow]
-        names = (*known, PLANNED_FLOW) if tasks is None else tuple(tasks)
+        names = self._flow_names() if tasks is None else tuple(tasks)
+        self._check_flow_names(names)
         which = Filter(tasks=names, states=None if states is None else tuple(states))
         page = await self._engine.jobs.list(which, limit=limit, after=after, newest=newest, brief=brief)
         return FlowJobs.of(page, await self._counts([job.id for job in page]))
+
+    def _flow_names(self) -> tuple[str, ...]:
+        return (*(name for name, task in self._engine.tasks.items() if task.is_flow), PLANNED_FLOW)
+
+    def _check_flow_names(self, names: Sequence[str]) -> None:
+        """Raises BadInput for a task that is no flow. One that only another app has may be one."""
+        for name in names:
+            task = self._engine.tasks.get(name)
+            if task is not None and not (task.is_flow or task.stub):
+                raise BadInput(f"task {name!r} is no flow; {did_you_mean(name, self._flow_names())}")
 
     async def _counts(self, ids: Sequence[JobId]) -> dict[JobId, FlowCounts]:
         """How far these flows are, read with few plans at a time: plans may be large."""

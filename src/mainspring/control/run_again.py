@@ -26,7 +26,18 @@ def repeat_of(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None
     check_finished(job, "run again", now)
     if is_internal(job.task):
         raise BadInput(f"job {job.id} is of an internal task ({job.task}): only Mainspring itself makes such jobs")
+    check_own_arguments(job)
     return copy_of(job, tasks, id=id, now=now)
+
+
+def check_own_arguments(job: Job) -> None:
+    """Raises BadInput if arguments of the job are values of other steps: a job of its own would not have them."""
+    if job.refs:
+        assert job.step is not None
+        raise BadInput(
+            f"job {job.id} ({job.task}) has arguments that are values of flow {job.step.flow}, of which it is a step: "
+            "replay that one"
+        )
 
 
 def check_finished(job: Job, action: str, now: datetime) -> None:

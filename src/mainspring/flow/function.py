@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..errors import BadFlow
+from ..errors import BadFlow, BadInput
 from .arguments import check_value
 from .json_types import shown
 from .planner import Planner, planning
@@ -30,7 +30,12 @@ def plan_of(task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 
 def plan_with(planner: Planner, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
     """The plan that the function of a flow makes with the current planner."""
-    result = task.fn(*args, **kwargs)
+    try:
+        result = task.fn(*args, **kwargs)
+    except BadFlow:
+        raise
+    except BadInput as bad:  # of using(), for example: the next attempt would raise it, too
+        raise BadFlow(f"flow {task.name!r}: {bad}") from bad
     with naming(f"flow {task.name!r}"):
         _check_result(task, result)
         plan = planner.plan(result, fail_fast=task.options.fail_fast)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ..ids import JobId
 from ..records.circuit import Circuit
-from ..records.flow import FLOW_TASKS
+from ..records.flow import FLOW_TASKS, OLDER_RELEASE
 from ..records.job import Job, State
 from ..records.queue import Queue
 from ..records.skew import waiting_since
@@ -109,12 +109,17 @@ def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
     found: list[Reason] = []
     found += _skew(job, facts)
     if job.run_at > facts.now and not found:
-        what = "its next attempt is due" if job.attempt else "it is due"
-        found.append(Reason(code="not_due", text=f"{what} at {_at(job.run_at)}", until=job.run_at))
+        found.append(Reason(code="not_due", text=_not_due(job), until=job.run_at))
     if job.queue in facts.paused:
         found.append(Reason(code="queue_paused", text=_queue_paused(job.queue, facts)))
     found += _breaker(job, facts)
     return found + _workers(job, facts)
+
+
+def _not_due(job: Job) -> str:
+    if job.failure is not None and job.failure.type == OLDER_RELEASE:
+        return f"{job.failure.message}; it is tried again at {_at(job.run_at)}"
+    return f"{'its next attempt is due' if job.attempt else 'it is due'} at {_at(job.run_at)}"
 
 
 def _queue_paused(queue: str, facts: JobSurroundings) -> str:

@@ -62,6 +62,8 @@ FLOW_DEADLINE = "mainspring.flow_deadline"
 FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW, FLOW_DEADLINE})
 # In the metadata of a flow's job: the id of the flow that it replays.
 REPLAY_OF = "replay_of"
+# The failure of a flow that cannot begin while workers of older releases are alive.
+OLDER_RELEASE = "OlderRelease"
 # Why a job of a step was cancelled with its flow.
 FLOW_STOPPED = "its flow has stopped"
 # Jobs of steps that are cancelled or deleted in the transaction that stops or deletes their flow.

@@ -146,6 +146,8 @@ class FlowDetails(Struct, frozen=True, kw_only=True):
     planned_at: datetime | None
     ended_at: datetime | None
     """When its last step ended."""
+    deadline: datetime | None
+    """When it is stopped, if it has a timeout and goes on."""
     steps: list[StepDetails]
     """Each after those that it needs; none before it is planned."""
     graph: GraphView | None
@@ -231,6 +233,7 @@ def flow_details(read: FlowReading, parent: FlowParent | None, now: datetime) ->
         replay_of=replayed_flow(read.job),
         planned_at=row.began_at,
         ended_at=row.ended_at,
+        deadline=None if row.deadline is None else row.deadline.at,
         steps=steps,
         graph=graph_view(read.graph, _drawing(read, views)),
     )
@@ -244,6 +247,7 @@ def unplanned_flow(job: Job, parent: FlowParent | None, now: datetime) -> FlowDe
         replay_of=replayed_flow(job),
         planned_at=None,
         ended_at=None,
+        deadline=None,
         steps=[],
         graph=None,
     )

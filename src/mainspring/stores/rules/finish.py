@@ -12,6 +12,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from ...ids import WorkerId
+from ...records.flow import OLDER_RELEASE
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import Ending, Failure, RunReport
@@ -61,7 +62,7 @@ def _postponed(outcome: Outcome, alive: Sequence[WorkerId]) -> Outcome:
         state=State.PENDING,
         ending=Ending.RELEASED,
         run_at=outcome.finished_at + timedelta(seconds=POSTPONED_SECONDS),
-        failure=Failure("OlderRelease", older_workers_text(alive)),
+        failure=Failure(OLDER_RELEASE, older_workers_text(alive)),
         plan=None,
     )
 
