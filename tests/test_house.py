@@ -358,6 +358,7 @@ PUBLIC = [
     "Breaker",
     "Cancel",
     "Clock",
+    "Collect",
     "Context",
     "DeadLetter",
     "DeadStep",

@@ -33,7 +33,7 @@ from mainspring.control.webhooks import WebhookChanges, WebhookOptions
 from mainspring.feed.event import TYPES
 from mainspring.metrics.process import KINDS
 from mainspring.schedule.options import ScheduleOptions
-from mainspring.task.options import FlowOptions, TaskOptions, UsingOptions
+from mainspring.task.options import CollectingOptions, FlowOptions, TaskOptions, UsingOptions
 from mainspring.webhook.record import EVENTS, EXTRAS
 
 ROOT = Path(__file__).parent.parent
@@ -155,7 +155,7 @@ FACADES: dict[str, type] = {
 
 def options() -> Iterator[str]:
     """Keywords of calls that take them all together."""
-    yield from (f"@app.task({name}=)" for name in TaskOptions.__annotations__)
+    yield from (f"@app.task({name}=)" for name in (*TaskOptions.__annotations__, *CollectingOptions.__annotations__))
     yield from (f"@app.flow({name}=)" for name in FlowOptions.__annotations__)
     for call, cls in OPTIONS.items():
         yield from (f"{call}({name}=)" for name in get_type_hints(cls))

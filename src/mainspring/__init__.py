@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .retry import Backoff
     from .schedule.record import Schedule, Tick
     from .store import Store
+    from .task.collect import Collect
     from .task.context import Context
     from .task.dead_letter import DeadLetter
     from .task.dedup_key import Key
@@ -93,6 +94,7 @@ else:
             "retry": ["Backoff"],
             "schedule.record": ["Schedule", "Tick"],
             "store": ["Store"],
+            "task.collect": ["Collect"],
             "task.context": ["Context"],
             "task.dead_letter": ["DeadLetter"],
             "task.dedup_key": ["Key"],
@@ -123,6 +125,7 @@ __all__ = [
     "Breaker",
     "Cancel",
     "Clock",
+    "Collect",
     "Context",
     "DeadLetter",
     "DeadStep",

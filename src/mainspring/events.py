@@ -40,7 +40,7 @@ class JobEnqueued(Event, frozen=True, kw_only=True):
     id: JobId
     task: str
     queue: str
-    status: Literal["new", "duplicate", "replaced", "debounced"]
+    status: Literal["new", "duplicate", "replaced", "debounced", "collected"]
     run_at: datetime | None = None
     """As requested. None: at once."""
     schedule: str | None = None

@@ -15,6 +15,8 @@ from .suggest import did_you_mean
 from .task.context import Context
 from .task.options import (
     CheckedOptions,
+    CollectingOptions,
+    CollectingStubOptions,
     FlowOptions,
     JobOptions,
     StubOptions,
@@ -40,9 +42,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Async = Coroutine[Any, Any, R]
 Kind = Literal["task", "stub", "flow"]
-_OPTIONS: Mapping[Kind, type] = {"task": TaskOptions, "stub": StubOptions, "flow": FlowOptions}
+_OPTIONS: Mapping[Kind, type] = {"task": CollectingOptions, "stub": CollectingStubOptions, "flow": FlowOptions}
 
 
 class Registry:
@@ -200,6 +203,19 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
 
 
+class CollectingDecorator(Protocol):
+    """Makes a Task of a function that takes the items of several calls. A call has one of them."""
+
+    @overload
+    def __call__(self, fn: Callable[[Context, list[T]], Async[R]]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[list[T]], Async[R]]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context, list[T]], R]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, fn: Callable[[list[T]], R]) -> Task[[T], R]: ...
+
+
 class FlowDecorator(Protocol):
     """Makes a flow of a plain function."""
 
@@ -245,6 +261,16 @@ class Declarations:
         *,
         name: str | None = None,
         middleware: Sequence[Middleware] = (),
+        **options: Unpack[CollectingOptions],
+    ) -> CollectingDecorator: ...
+    @overload
+    def task(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        middleware: Sequence[Middleware] = (),
         **options: Unpack[TaskOptions],
     ) -> Decorator: ...
     def task(
@@ -267,6 +293,10 @@ class Declarations:
     def stub(self, fn: Callable[P, Async[R]], /) -> Task[P, R]: ...
     @overload
     def stub(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def stub(
+        self, fn: None = None, /, *, name: str | None = None, **options: Unpack[CollectingStubOptions]
+    ) -> CollectingDecorator: ...
     @overload
     def stub(self, fn: None = None, /, *, name: str | None = None, **options: Unpack[StubOptions]) -> Decorator: ...
     def stub(self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:

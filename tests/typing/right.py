@@ -16,6 +16,7 @@ from mainspring import (
     Archived,
     Backoff,
     Breaker,
+    Collect,
     Context,
     DeadLetter,
     Execution,
@@ -115,6 +116,20 @@ async def steering(step: int) -> None:
     raise Snooze(timedelta(minutes=1))
 
 
+@app.task(collect=Collect(size=100, delay="5s", grace=1, by="account"), queue="mail")
+async def letters(ctx: Context, mails: list[str]) -> int:
+    return len(mails)
+
+
+@app.task(collect=Collect(100, timedelta(seconds=5), by=str.lower), name="lines", priority=3)
+def write_lines(lines: list[str]) -> None: ...
+
+
+@app.stub(collect=Collect(size=100, delay=5))
+def count_elsewhere(numbers: list[int]) -> float:
+    raise NotImplementedError
+
+
 @app.stub
 def elsewhere(path: str) -> int:
     raise NotImplementedError
@@ -184,6 +199,10 @@ async def enqueue() -> None:
     assert_type(await careful.enqueue(rows=5), Handle[None])
     assert_type(await render.enqueue("a.blend"), Handle[bytes])
     assert_type(await app.enqueue("send", to="ada"), Handle[Any])
+    assert_type(await letters.using(queue="slow").enqueue("hello"), Handle[int])
+    assert_type(await write_lines.enqueue("hello"), Handle[None])
+    assert_type(count_elsewhere.sync.enqueue(5).result(), float)
+    await app.enqueue_many(letters.job(mail) for mail in ("a", "b"))
 
 
 async def results() -> None:

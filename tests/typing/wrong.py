@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mainspring import Breaker, Context, Filter, Mainspring, Results, Retention, Task, Window, at, cron, every
+from mainspring import Breaker, Collect, Context, Filter, Mainspring, Results, Retention, Task, Window, at, cron, every
 from mainspring.events import JobEnded
 
 app = Mainspring("memory://")
@@ -34,6 +34,15 @@ def report(ctx: Context, kind: str) -> None:
     return None
 
 
+def one_mail(mail: str) -> int:
+    return len(mail)
+
+
+@app.task(collect=Collect(size=100, delay=5))
+async def digest(mails: list[str]) -> int:
+    return len(mails)
+
+
 @app.stub
 def elsewhere(path: str) -> int:
     raise NotImplementedError
@@ -50,6 +59,12 @@ async def arguments() -> None:
     await elsewhere.enqueue(path=5)  # wrong
     await send.using(priority=5).enqueue(5)  # wrong
     send.job(5)  # wrong
+    await digest.enqueue(5)  # wrong
+    await digest.enqueue(["a"])  # wrong
+    await digest.enqueue("a", "b")  # wrong
+    app.task(collect=5)(digest)  # wrong
+    app.task(collect=Collect(size=100, delay=5))(one_mail)  # wrong
+    Collect(size=100)  # wrong
     resize.job("a.png", height=5)  # wrong
     send.sync.enqueue(5)  # wrong
     send.sync.using(priority=5).enqueue(5)  # wrong

@@ -11,7 +11,7 @@ from mainspring import Mainspring, Reason, State
 from mainspring.insight.why import Code, JobSurroundings, reasons
 from mainspring.records.circuit import Circuit
 from mainspring.records.flow import OLDER_RELEASE
-from mainspring.records.job import Job
+from mainspring.records.job import Collecting, Job
 from mainspring.records.run import Failure
 from mainspring.records.worker import WorkerCommands, WorkerRow
 from mainspring.store import Store
@@ -56,6 +56,14 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         a_job(run_at=SOON, failure=Failure(OLDER_RELEASE, "workers of an older release are alive: bob")),
         {},
         "workers of an older release are alive: bob; it is tried again at 2030-01-01 12:01:30Z",
+        SOON,
+        (),
+    ),
+    (
+        "collecting",
+        a_job(run_at=SOON, unique_key="k", collect=Collecting(size=40, delay=90, max_bytes=100, count=3)),
+        {},
+        "it collects items: 3 of 40 so far; without more of them it is due at 2030-01-01 12:01:30Z",
         SOON,
         (),
     ),

@@ -20,6 +20,7 @@ from mainspring import (
     BadInput,
     BadPayload,
     BadSetting,
+    Collect,
     Context,
     Filter,
     InvalidTransition,
@@ -108,6 +109,21 @@ async def test_enqueue_and_await_a_result(near: Mainspring) -> None:
         job = await far.tasks["add"].using(priority=5, tags=["x"], metadata={"n": 2**60}).enqueue(40)
         assert await job.result(timeout=10) == 42
         assert await job.job() == await near.jobs.get(job.id)
+
+
+async def test_items_are_collected_over_an_api(near: Mainspring) -> None:
+    async def sync(items: list[int]) -> int:
+        return sum(items)
+
+    near.task(collect=Collect(size=3, delay=60))(sync)
+    async with serving(near) as (far, _), near.worker():
+        there = far.task(collect=Collect(size=3, delay=60))(sync)
+        handles = [await there.using(queue="low").enqueue(n) for n in (1, 2, 3)]
+        assert [handle.status for handle in handles] == ["new", "collected", "collected"]
+        assert await handles[0].result(timeout=10) == 6
+        job = await handles[0].job()
+        assert job == await near.jobs.get(job.id)
+        assert (job.queue, job.collect and job.collect.count) == ("low", 3)
 
 
 async def test_a_result_and_a_tail_wait_in_a_few_requests(near: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:

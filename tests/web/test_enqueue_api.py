@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from http_client import Client, browser
 
-from mainspring import Mainspring, StoreUnavailable
+from mainspring import Collect, Mainspring, StoreUnavailable
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
 from mainspring.api.routes.enqueue_batcher import MAX_BATCH_JOBS
@@ -40,6 +40,25 @@ async def test_a_job_may_have_every_option_of_using(spring: Mainspring, client: 
     assert (job.queue, job.priority, job.timeout, job.max_retries, job.tags) == ("low", -5, None, 0, ("x",))
     assert (job.run_at, job.expires_at) == (clock.now() + timedelta(minutes=1), clock.now() + timedelta(minutes=61))
     assert (job.backoff, job.idempotency_key, job.metadata) == (Backoff(initial=2.0), "k", {"of": [1]})
+
+
+async def test_items_are_collected(spring: Mainspring, client: Client) -> None:
+    @spring.task(collect=Collect(size=3, delay=60))
+    async def sync(items: list[int]) -> None: ...
+
+    async with client("operator") as http:
+        answers = [
+            await http.post("/jobs", json={"task": "sync", "arguments": {"items": some}}) for some in ([1], [2, 3])
+        ]
+        assert [(answer.status_code, answer.json()["status"], answer.json()["duplicate"]) for answer in answers] == [
+            (201, "new", False),
+            (201, "collected", False),
+        ]
+        assert answers[0].json()["id"] == answers[1].json()["id"]
+        job = (await http.get(f"/jobs/{answers[0].json()['id']}")).json()
+        assert (job["payload"], job["collect"]["count"]) == ({"items": [1, 2, 3]}, 3)
+        for wrong in ({"arguments": {"items": []}}, {"arguments": {"items": [1]}, "priority": 5}):
+            assert (await http.post("/jobs", json={"task": "sync", **wrong})).status_code == 422
 
 
 async def test_run_at_and_expires_may_be_in_any_time_zone(spring: Mainspring, client: Client) -> None:

@@ -191,6 +191,8 @@ def _request(job: NewJob) -> dict[str, Any]:
     """The job as the API takes it, without defaults."""
     fields = {name: getattr(job, name) for name in _SAME_FIELDS} | {"expires": job.expires_at}
     fields = {name: value for name, value in fields.items() if value not in (None, UNSET)}
+    if job.collect is not None:  # the server makes the key, and says when it is due
+        fields = {name: value for name, value in fields.items() if name in ("id", "task", "queue")}
     if job.timeout is None:
         fields["timeout"] = None
     return fields | {"arguments": Raw(job.payload.encode())}

@@ -21,7 +21,7 @@ Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
     "unknown_task", "queue_not_served", "workers_full", "limit_reached", "draining", "breaker_open", "suspect",
     "version_skew", "key_held", "next",
-    "waits_for_steps", "cancelling", "step_skipped", "step_not_run",
+    "collecting", "waits_for_steps", "cancelling", "step_skipped", "step_not_run",
 ]  # fmt: skip
 
 
@@ -109,17 +109,23 @@ def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
     found: list[Reason] = []
     found += _skew(job, facts)
     if job.run_at > facts.now and not found:
-        found.append(Reason(code="not_due", text=_not_due(job), until=job.run_at))
+        found.append(_not_due(job))
     if job.queue in facts.paused:
         found.append(Reason(code="queue_paused", text=_queue_paused(job.queue, facts)))
     found += _breaker(job, facts)
     return found + _workers(job, facts)
 
 
-def _not_due(job: Job) -> str:
+def _not_due(job: Job) -> Reason:
+    at, collect = _at(job.run_at), job.collect
+    if collect is not None and job.unique_key is not None and not job.runs:
+        text = f"it collects items: {collect.count} of {collect.size} so far; without more of them it is due at {at}"
+        return Reason(code="collecting", text=text, until=job.run_at)
     if job.failure is not None and job.failure.type == OLDER_RELEASE:
-        return f"{job.failure.message}; it is tried again at {_at(job.run_at)}"
-    return f"{'its next attempt is due' if job.attempt else 'it is due'} at {_at(job.run_at)}"
+        text = f"{job.failure.message}; it is tried again at {at}"
+    else:
+        text = f"{'its next attempt is due' if job.attempt else 'it is due'} at {at}"
+    return Reason(code="not_due", text=text, until=job.run_at)
 
 
 def _queue_paused(queue: str, facts: JobSurroundings) -> str:

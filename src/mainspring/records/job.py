@@ -151,6 +151,25 @@ class UnreadableRecord(Struct, frozen=True):
     error: str
 
 
+class Collecting(Struct, frozen=True, kw_only=True, gc=False):
+    """The items of a job that collects them, counted, and its bounds.
+
+    It collects while it has its unique key: until it is full, was claimed or was changed by an operator. Its payload is
+    an object whose only value is the list of the items.
+    """
+
+    size: int
+    """Items with which it is full."""
+    delay: float
+    """It is due this many seconds after its first item."""
+    grace: float | None = None
+    """It is due this many seconds after its last item, if that is earlier."""
+    max_bytes: int
+    """The payload is no longer than this, unless one call alone is."""
+    count: int = 1
+    """The items so far; of a request those that it adds."""
+
+
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A request to run a task, ready to be stored."""
 
@@ -190,6 +209,8 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """Values that the worker puts into the payload before it decodes it, by JSON pointer."""
     plan: Plan | None = None
     """The job is a flow that was planned already: it is stored as waiting, and its steps begin."""
+    collect: Collecting | None = None
+    """Its items are added to the job that holds its unique key, while that collects."""
 
     @property
     def beside(self) -> bool:
@@ -229,6 +250,8 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     """The step of a flow that the job belongs to."""
     refs: Mapping[str, StepValue] = {}
     """Values that the worker puts into the payload before it decodes it, by JSON pointer."""
+    collect: Collecting | None = None
+    """The items that the job collects, or has collected."""
     attempt: int = 0
     """Counted runs: a claim adds one; a snooze and a release take it back."""
     crashes: int = 0
@@ -334,6 +357,6 @@ class Enqueued(Struct, frozen=True, gc=False):
     """The store's answer for one NewJob."""
 
     id: JobId
-    status: Literal["new", "duplicate", "replaced", "debounced", "refused"] = "new"
+    status: Literal["new", "duplicate", "replaced", "debounced", "collected", "refused"] = "new"
     key: str | None = None
     """The key that another job holds. None if there was no conflict."""

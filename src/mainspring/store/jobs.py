@@ -50,6 +50,17 @@ class JobStore(Protocol):
 
         E16. `within` is an open transaction of the caller: nothing is visible before its commit.
         E17. A store without transactions raises BadInput, and writes nothing.
+
+        E18. A request with `collect` adds its items to the job that holds its unique key, if that collects: it is
+            pending or paused, and was never claimed. It is answered as "collected", with the key and the id of that
+            job. Items are in the order of the requests, and none is lost or there twice.
+        E19. Such a job is due `delay` after its creation, or `grace` after the last request if that is earlier. With
+            `size` items it is due at once, and lets go of its key.
+        E20. Items beyond `size` or `max_bytes`, or of another fingerprint, begin another job, which takes the key over.
+            The first one is due at once.
+        E21. So do items whose key is held by a job that was claimed. If that job does not collect, it keeps its key,
+            and the new one has none.
+        E22. An update and a retry let a job with `collect` go of its key, so that it collects no more.
         """
         ...
 

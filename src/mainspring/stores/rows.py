@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from ..bounds import MAX_CONTAINERS, MAX_METADATA_BYTES, MAX_TEXTS, has_too_many_parts
 from ..clock import EPOCH, instant, micros
 from ..ids import Lease, WorkerId
-from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Job, NewJob, Shown, State
+from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Collecting, Job, NewJob, Shown, State
 from ..records.query import End, Filter
 from ..records.run import Ending, Execution, Failure, Progress, RunNotes
 from ..records.step import StepRef, StepValue
@@ -62,6 +62,7 @@ class StoredOptions(Struct, omit_defaults=True, frozen=True):
     enqueued_by: str | None = field(default=None, name="by")
     step: StepRef | None = None
     refs: Mapping[str, StepValue] = {}
+    collect: Collecting | None = None
     cut: bool = False
     """Never stored. True if only tags, schedule and tick were read, because the options are long."""
 
@@ -85,6 +86,7 @@ def options_of(job: NewJob | Job, *, with_step: bool = True) -> str:
         job.timeout is UNSET
         and job.max_retries is None
         and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by or step or job.refs)
+        and job.collect is None
     ):
         return _cached_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = StoredOptions(
@@ -100,6 +102,7 @@ def options_of(job: NewJob | Job, *, with_step: bool = True) -> str:
         job.enqueued_by,
         step,
         job.refs,
+        job.collect,
     )
     return _encode(options).decode()
 
@@ -200,7 +203,7 @@ def strict_job_of(row: Row) -> Job:
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
         detached=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, step=extra.step,
-        refs=extra.refs, payload=payload,
+        refs=extra.refs, collect=extra.collect, payload=payload,
         failure=None if failure is None else _decode_failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -283,6 +286,7 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, detached=extra.beside,
         fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, step=extra.step, refs=extra.refs,
+        collect=extra.collect,
         failure=None if failure is None else _decode_failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
 

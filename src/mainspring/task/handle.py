@@ -32,7 +32,7 @@ class Handle(Generic[R]):
         self._results = results
         self.id: JobId = enqueued.id
         self.status = enqueued.status
-        """new, duplicate, replaced or debounced."""
+        """new, duplicate, replaced, debounced or collected."""
 
     def __repr__(self) -> str:
         return f"<Handle {self.id} {self.status}>"
@@ -40,7 +40,7 @@ class Handle(Generic[R]):
     @property
     def duplicate(self) -> bool:
         """Whether another job held the key, and this is the handle of that job."""
-        return self.status != "new"
+        return self.status not in ("new", "collected")
 
     async def job(self) -> Job:
         """The job as it is stored now."""

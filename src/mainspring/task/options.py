@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, cast
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -24,6 +24,7 @@ from .dedup_key import KeySpec, checked_key_spec
 from .retention import Retention, checked_retentions
 
 if TYPE_CHECKING:
+    from .collect import Collect
     from .dead_letter import DeadLetter
     from .task import Task
 
@@ -64,6 +65,12 @@ class StubOptions(CommonOptions, ConflictOptions, total=False):
     expires: Span
 
 
+class CollectingStubOptions(StubOptions, total=False):
+    """The options of @app.stub for a task that collects items."""
+
+    collect: Required[Collect]
+
+
 class TaskOptions(CommonOptions, ConflictOptions, total=False):
     """The options of @app.task."""
 
@@ -82,6 +89,12 @@ class TaskOptions(CommonOptions, ConflictOptions, total=False):
     unique_key: KeySpec
     idempotency_key: KeySpec
     expires: Span
+
+
+class CollectingOptions(TaskOptions, total=False):
+    """The options of @app.task for a task that collects items."""
+
+    collect: Required[Collect]
 
 
 class FlowOptions(CommonOptions, ConflictOptions, total=False):
@@ -167,6 +180,7 @@ class CheckedOptions(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
     within: Any = None
     fail_fast: bool = False
+    collect: Any = None
 
 
 # Options that a job stores as its task and its call have them.
@@ -346,6 +360,12 @@ def _handler(value: Any) -> Any:
     return value
 
 
+def _collect(value: Any) -> Any:
+    from .collect import checked_collect
+
+    return checked_collect(value)
+
+
 def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         raise BadInput(f"takes a list of tags, got the single text {value!r}: write [{value!r}]")
@@ -402,6 +422,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "tags": _tags,
     "metadata": _metadata,
     "fail_fast": _flag,
+    "collect": _collect,
     "step": lambda value: check_name(value, "step name"),
     "after": lambda value: tuple(value) if isinstance(value, list | tuple) else (value,),
     "on": _on,

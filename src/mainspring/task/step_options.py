@@ -36,6 +36,8 @@ def planned_options(own: CheckedOptions, given: CheckedOptions, fingerprint: str
 
 def _not_for_steps(own: CheckedOptions, given: CheckedOptions) -> Iterator[str]:
     """What is wrong with options of a step, and the way out."""
+    if own.collect is not None:
+        yield "a step cannot collect items, as its job is of one flow: enqueue them from a task of the flow"
     for name in ("unique_key", "idempotency_key"):
         if getattr(own, name) is not None:
             way = f"clear it with using({name}=None), and give the key to the flow"

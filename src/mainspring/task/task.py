@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..records.outcome import Policy
     from ..records.plan import StepOptions
     from ..sync import SyncTask
+    from .collect import Collector
     from .handle import Handle
     from .results import MapValue
     from .step_options import CheckedStepOptions
@@ -86,6 +87,8 @@ class Task(Generic[P, R]):
             raise BadTask(f"flow {name!r} cannot read results of a map: take list[…], or read them in a task")
         if self.arguments.item_types and self.executor == "process":
             raise BadTask(f"task {name!r} reads results of a map, which executor='process' cannot: take list[…] there")
+        self.collector = None if options.collect is None else _collector(self)
+        """Set if its jobs collect the items of several calls."""
         self.__doc__ = fn.__doc__
 
     @cached_property
@@ -101,7 +104,7 @@ class Task(Generic[P, R]):
             raise BadInput(f"task {self.name!r} {NO_MAP_TAKES_ITEMS}")
         options = self.options
         keys = options.unique_key is not None or options.idempotency_key is not None
-        return None if options.delay or options.run_at or options.expires or keys else self._template
+        return None if options.delay or options.run_at or options.expires or keys or self.collector else self._template
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -117,6 +120,8 @@ class Task(Generic[P, R]):
         given = checked_options(options, f"task {self.name!r}")
         for_steps = {name: given.pop(name) for name in StepOnlyOptions.__annotations__ if name in given}
         check_portable(given, self.name)
+        if self.collector is not None:
+            self.collector.check_call(options)
         if given.get("within") is not None:
             self.app.check_within()
         changed = object.__new__(Task)
@@ -140,6 +145,9 @@ class Task(Generic[P, R]):
     def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The call as data, for enqueue_many."""
         engine, plain = self.app._engine, self._plain
+        if plain is None and self.collector is not None:
+            limit = engine.settings.payload_limit
+            return self.collector.job(self._template, args, kwargs, engine.clock.now(), limit)
         payload = self.arguments.encode(args, kwargs, engine.settings.payload_limit)
         now = engine.clock.now()
         if plain is not None:
@@ -207,6 +215,14 @@ class Task(Generic[P, R]):
             options.no_retry_on,
             options.breaker,
         )
+
+
+def _collector(task: Task[Any, Any]) -> Collector:
+    from .collect import Collector
+
+    if task.yields:
+        raise BadTask(f"task {task.name!r} yields the items of maps, so it cannot collect those of calls")
+    return Collector(task.name, task.options.collect, task.arguments, task.options)
 
 
 @cache

@@ -346,7 +346,7 @@ class Harness:
             raise AssertionError(f"inline jobs are nested {MAX_INLINE_DEPTH} deep: does a task enqueue itself?")
         handles = await insert()
         now = self.clock.now()
-        moved = {handle.id for handle in handles if handle.status in ("new", "debounced")}
+        moved = {handle.id for handle in handles if handle.status in ("new", "debounced", "collected")}
         for job in self._records(Filter(ids=tuple(moved))):
             self._delays[job.id] = job.run_at - now
         if self._mode == "inline":

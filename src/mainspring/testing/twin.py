@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from ..clock import EPOCH
 from ..ids import Lease
 from ..records.circuit import Breaker
-from ..records.job import SHOWN, Action, Job, NewJob, State
+from ..records.job import SHOWN, Action, Collecting, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import SORTS, Changed, Cursor, Filter, Sort, Update
 from ..records.run import Ending, Failure, Items, LogLine, Progress, RunNotes, RunReport, Usage
@@ -42,12 +42,16 @@ _OPTIONS: list[dict[str, Any]] = [
     {"fingerprint": "aabbccddee"},
     {"tags": ("y", "x"), "timeout": 1.5, "backoff": Backoff.linear(2), "metadata": {"a": [1, {"é": None}]}},
 ]
+_COLLECTING = [
+    Collecting(size=2, delay=10.0, grace=2.5, max_bytes=1000),
+    Collecting(size=9, delay=5.0, max_bytes=30),
+]
 _requests = st.fixed_dictionaries(
     {
         "id": _ids,
         "queue": st.sampled_from(QUEUES),
         "task": st.sampled_from(TASKS),
-        "payload": st.sampled_from(['"a"', '{"é": 1e400}']),
+        "payload": st.sampled_from(['"a"', '{"é": 1e400}', '{"items":["é"]}']),
         "priority": st.integers(-1, 1),
         "options": st.sampled_from(_OPTIONS),
     },
@@ -58,6 +62,7 @@ _requests = st.fixed_dictionaries(
         "idempotency_key": st.sampled_from(["k1", "k2", "k3"]),
         "on_conflict": st.sampled_from(["replace", "debounce", "replace", "debounce", "raise"]),
         "debounce_limit": st.sampled_from([2.5, 20.0]),
+        "collect": st.sampled_from(_COLLECTING),
     },
 )
 _parts: dict[str, st.SearchStrategy[Any]] = {

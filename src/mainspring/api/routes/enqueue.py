@@ -86,7 +86,7 @@ class EnqueueResult(Struct, frozen=True):
 
     id: str
     status: str
-    """new, duplicate, replaced or debounced."""
+    """new, duplicate, replaced, debounced or collected."""
     duplicate: bool
     """true if another job already held the key; `id` is that job."""
 

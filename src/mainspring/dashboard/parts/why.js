@@ -19,7 +19,7 @@ const TITLES = {
 };
 const STYLES = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
 // Reasons that are not a problem.
-const HARMLESS = new Set(["running", "next", "not_due", "final", "waiting"]);
+const HARMLESS = new Set(["running", "next", "not_due", "collecting", "final", "waiting"]);
 
 const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
@@ -74,7 +74,8 @@ function Fix({ reason, job, changed, isFlow }) {
       `Resume queue ${job.queue}`, sent(`${queue}/resume`, `Resumed queue ${job.queue}.`), may("operator", "queues"),
     );
     case "paused": return fix("Resume", sent(`${at}/resume`, "Resumed."), can("resume"));
-    case "not_due": return fix("Run now", sent(`${at}/reschedule`, "Due now.", { delay: 0 }), can("update"));
+    case "not_due": case "collecting":
+      return fix("Run now", sent(`${at}/reschedule`, "Due now.", { delay: 0 }), can("update"));
     case "version_skew": return html`
       ${fix("Try now", sent(`${at}/reschedule`, "Due now.", { delay: 0 }), can("update"))}
       <a class="button" href="workers">Workers</a>`;

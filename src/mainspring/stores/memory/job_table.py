@@ -33,6 +33,8 @@ class JobTable:
         """Writes a job and updates every index."""
         if (old := self._rows.get(job.id)) is not None:
             self._unindex(old)
+            if old.unique_key is not None and old.unique_key != job.unique_key:
+                _set_holder(self._unique, old.unique_key, job.id, False)
         self._rows[job.id] = job
         self._by_state[job.state][job.id] = None
         self.index.add(job)

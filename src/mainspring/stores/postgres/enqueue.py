@@ -26,7 +26,7 @@ from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .flow_latch import PostgresFlowLatch
 from .handle import PostgresSettings
 from .jobs import array_text, has_keys, need_rule
-from .notifier import is_due_soon
+from .notifier import may_be_due_soon
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 from .tables import LockedTables, load, write
 from .url import PostgresUrl
@@ -88,7 +88,7 @@ class PostgresEnqueue(PostgresFlowLatch):
         if not jobs:
             self._open()
             return []
-        notify = any(is_due_soon(job.run_at, now) for job in jobs)
+        notify = any(may_be_due_soon(job, now) for job in jobs)
         single = notify and len(jobs) == 1 and not need_rule(jobs)
         text = self._notifier.piggyback() if single and self._notifier is not None else None
         answers = await self._enqueue(jobs, now, text)

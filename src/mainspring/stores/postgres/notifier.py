@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...clock import Clock
 from ...errors import ShuttingDown, StoreError
+from ...records.job import NewJob
 from ...survived_errors import SurvivedErrors
 from ..broadcast import Broadcast
 from .pool import Pool, Verb
@@ -27,6 +28,11 @@ NOTIFY_HORIZON = timedelta(minutes=5)
 def is_due_soon(at: datetime | None, now: datetime) -> bool:
     """Whether other processes need a notification. They find jobs that are due later by polling before that."""
     return at is None or at - now < NOTIFY_HORIZON
+
+
+def may_be_due_soon(job: NewJob, now: datetime) -> bool:
+    """Whether other processes need a notification of this enqueue. It may fill a job that collects items."""
+    return job.collect is not None or is_due_soon(job.run_at, now)
 
 
 def notify_in_transaction(channel: str, text: str) -> Verb[None]:

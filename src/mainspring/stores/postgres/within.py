@@ -22,7 +22,7 @@ from ..caller_connection import (
 )
 from ..rules.keys import keys_of
 from .jobs import find_jobs, has_keys, lock_keys
-from .notifier import is_due_soon, notify_in_transaction
+from .notifier import may_be_due_soon, notify_in_transaction
 from .pool import RETRIED_SQLSTATES, TRANSIENT_SQLSTATES, Pool, Session, Verb, translate_error
 from .url import PostgresUrl
 
@@ -56,7 +56,7 @@ class CallerTransactions:
             if isolation != "read committed" and has_keys(jobs):
                 await self._check_snapshot(db, jobs)
             answers = await enqueue(db)
-            if any(is_due_soon(job.run_at, now) for job in jobs):
+            if any(may_be_due_soon(job, now) for job in jobs):
                 notify = notify_in_transaction(
                     url.channel, "within new"
                 )  # sent with the caller's commit, or not at all

@@ -45,7 +45,7 @@ def apply_action(action: Action, job: Job, now: datetime, reason: str, updates: 
     """The job after an action that its state allows (not for delete)."""
     update = update_of(updates, job.id)
     if action is Action.UPDATE:
-        return apply_update(job, update or Update())
+        return without_collect_key(apply_update(job, update or Update()))
     if action is Action.RETRY:
         job = replace(
             job,
@@ -78,6 +78,11 @@ def apply_update(job: Job, update: Update) -> Job:
     if "payload" in given:
         given = {"fingerprint": None, "failure": without_since(job.failure), **given}
     return replace(job, **deepcopy(given))
+
+
+def without_collect_key(job: Job) -> Job:
+    """The job, which collects no more: without the key by which it has done so."""
+    return job if job.collect is None or job.unique_key is None else replace(job, unique_key=None)
 
 
 def without_since(failure: Failure | None) -> Failure | None:

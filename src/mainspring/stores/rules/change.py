@@ -8,7 +8,7 @@ from datetime import datetime
 from ...ids import JobId
 from ...records.job import Action, Job, State
 from ...records.query import Refusal, Updates
-from .actions import apply_action, expire_if_due, moves_queue, refusal_of
+from .actions import apply_action, expire_if_due, moves_queue, refusal_of, without_collect_key
 from .job_ends import delete_job, write_job
 from .tables import Tables
 
@@ -26,6 +26,8 @@ def change(
     refused: dict[JobId, Refusal] = {}
     for job in jobs:
         current = expire_if_due(job, now)
+        if action is Action.RETRY:  # another job may collect under its key by now
+            current = without_collect_key(current)
         refusal = _refusal(tables, action, current, update)
         if refusal is not None:
             refused[job.id] = refusal

@@ -42,6 +42,7 @@ def to_job(new: NewJob, now: datetime) -> Job:
         enqueued_by=new.enqueued_by,
         step=new.step,
         refs=new.refs,
+        collect=new.collect,
     )
 
 

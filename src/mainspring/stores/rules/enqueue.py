@@ -40,6 +40,13 @@ def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
         while holder is not None and holder.shown(now) == "expired":
             write_job(tables, holder, replace(holder, state=State.EXPIRED, finished_at=now))
             key, holder = tables.holder(new)
+        if holder is not None and new.collect is not None and new.idempotency_key is None:
+            from .collect import add_items
+
+            added = add_items(tables, holder, new, now)
+            if isinstance(added, Enqueued):
+                return added
+            new, holder = added, None
         if holder is not None and new.on_conflict == "raise":
             return Enqueued(holder.id, "refused", key)
         if holder is not None:

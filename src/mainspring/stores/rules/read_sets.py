@@ -98,7 +98,7 @@ def of_new_jobs(jobs: Iterable[NewJob], known: KnownValues, now: datetime) -> It
             yield Name("key", key)
             if (held := known.known_holder(key)) is not None:
                 holder = known.known_job(held)
-                changes = job.on_conflict in ("replace", "debounce")
+                changes = job.on_conflict in ("replace", "debounce") or job.collect is not None
                 if changes or holder is None or holder.shown(now) == "expired":
                     yield from of_job(held, known)
                 else:

@@ -124,6 +124,8 @@ def _save(db: sqlite3.Connection, pairs: Sequence[tuple[Job, Job]]) -> None:
         if job.tags != old.tags:
             _remove_tags(db, old)
             add_tags(db, [job])
+        if job.unique_key != old.unique_key and old.unique_key is not None:
+            _remove_key(db, old.unique_key, job.id)
         if (kind := _failure_kind(job)) is not None and kind != _failure_kind(old):
             db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (job.id, kind))
         if job.state is not old.state:
@@ -142,7 +144,7 @@ def _delete(db: sqlite3.Connection, job: Job) -> None:
     _remove_tags(db, job)
     for key in (job.unique_key, job.idempotency_key):
         if key is not None:
-            db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
+            _remove_key(db, key, job.id)
     _remove_from_dead(db, job)
     drop_out_of_order(db, job)
     drop_flow_job(db, job)
@@ -156,6 +158,10 @@ def _delete(db: sqlite3.Connection, job: Job) -> None:
 def add_tags(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
     pairs = [(tag, job.id) for job in jobs for tag in job.tags]
     db.executemany("INSERT OR IGNORE INTO mainspring_tags VALUES (?, ?)", pairs)
+
+
+def _remove_key(db: sqlite3.Connection, key: str, id: JobId) -> None:
+    db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, id))
 
 
 def _remove_tags(db: sqlite3.Connection, job: Job) -> None:

@@ -9,6 +9,7 @@ from .change import ChangeContract
 from .circuit import CircuitContract
 from .claim import ClaimContract
 from .claim_expiry import ClaimExpiryContract
+from .collect import CollectContract
 from .documents import DocumentContract
 from .enqueue import EnqueueContract
 from .execution import ExecutionContract
@@ -41,6 +42,7 @@ class StoreContract(
     WaitContract,
     EnqueueContract,
     KeysContract,
+    CollectContract,
     ClaimContract,
     ClaimExpiryContract,
     ProbeContract,
