@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .records.job import Job, NewJob, ShownState, State
     from .records.outcome import Cancel, Discard, Finish, Retry, Skip, Snooze
     from .records.query import Filter
-    from .records.run import Execution, Failure, Items, LogLine
+    from .records.run import Execution, Failure, Items, LogLine, OutputChunk
     from .retry import Backoff
     from .schedule.record import Schedule, Tick
     from .store import Store
@@ -90,7 +90,7 @@ else:
             "records.job": ["Job", "NewJob", "ShownState", "State"],
             "records.outcome": ["Cancel", "Discard", "Finish", "Retry", "Skip", "Snooze"],
             "records.query": ["Filter"],
-            "records.run": ["Execution", "Failure", "Items", "LogLine"],
+            "records.run": ["Execution", "Failure", "Items", "LogLine", "OutputChunk"],
             "retry": ["Backoff"],
             "schedule.record": ["Schedule", "Tick"],
             "store": ["Store"],
@@ -162,6 +162,7 @@ __all__ = [
     "NewJob",
     "NotLeader",
     "NotSigned",
+    "OutputChunk",
     "Reason",
     "ResultTimeout",
     "Results",

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from functools import partial
 from queue import SimpleQueue
@@ -126,7 +126,7 @@ def _bridge() -> asyncio.AbstractEventLoop:
 
 
 class Sync:
-    """Wraps an object so that its coroutine methods are plain calls."""
+    """Wraps an object so that its coroutine methods are plain calls, and its asynchronous generators plain ones."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner
@@ -135,7 +135,24 @@ class Sync:
         value = getattr(self._inner, name)
         if inspect.iscoroutinefunction(value):
             return lambda *args, **kwargs: _without_await(run(value(*args, **kwargs)))
+        if inspect.isasyncgenfunction(value):
+            return lambda *args, **kwargs: _iterate(value(*args, **kwargs))
         return value if callable(value) or isinstance(value, str | int | float | type(None)) else Sync(value)
+
+
+def _iterate(values: AsyncGenerator[T, None]) -> Iterator[T]:
+    """The values of an asynchronous generator, for code that does not await."""
+
+    async def following() -> list[T]:
+        async for value in values:
+            return [value]
+        return []
+
+    try:
+        while found := run(following()):
+            yield from found
+    finally:
+        run(values.aclose())
 
 
 def _without_await(value: Any) -> Any:

@@ -15,6 +15,7 @@ from mainspring.stores import open_store
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
+    a_chunk,
     a_line,
     act,
     all_jobs,
@@ -83,15 +84,16 @@ class Fences(Contract):
             assert (await store.overview(now=NOW)).states == {"retrying": 1}
             assert [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, sort="due")] == [job_id]
 
-    async def test_logs_and_executions_of_a_job_move_with_it_to_another_queue(self) -> None:
+    async def test_what_a_job_logged_wrote_and_ran_moves_with_it_to_another_queue(self) -> None:
         async with self.opened() as store:
             failed = await start(store)
-            await send_report(store, failed, a_line(1), a_line(2))
+            await send_report(store, failed, a_line(1), a_line(2), chunks=(a_chunk(1), a_chunk(2)))
             await finish_run(store, failed, Retry(0))
             runs = await store.executions(failed.id)
             for n in range(5):
                 await act(store, Action.UPDATE, failed.id, update=Update(queue=f"queue {n}"))
             assert await store.logs(failed.id, limit=9) == [a_line(1), a_line(2)]
+            assert await store.output(failed.id, limit=9) == [a_chunk(1), a_chunk(2)]
             assert await store.executions(failed.id) == runs
 
     async def test_claim_by_a_clock_that_was_set_back_takes_no_job_before_its_run_at(self) -> None:

@@ -37,8 +37,8 @@ SOURCE = Path(mainspring.__file__).parent
 # Columns ("table.column"), kinds of Redis keys and fields ("Record.field") that are newer than the newest golden store.
 # Fill them in tests/golden/fill.py; the set is empty again once scripts/golden has written those of the next release.
 SINCE: set[str] = {
-    "StoredOptions.by", "StoredOptions.step", "StoredOptions.refs", "flow", "plan", "items", "steps", "Summary.flow",
-    "StepRef.flow", "StepRef.position", "StepRef.queue", "StepRef.needed",
+    "StoredOptions.by", "StoredOptions.step", "StoredOptions.refs", "flow", "plan", "items", "steps", "output",
+    "Summary.flow", "StepRef.flow", "StepRef.position", "StepRef.queue", "StepRef.needed",
     "StepValue.position", "StepValue.path", "StepValue.many",
     "mainspring_flows.id", "mainspring_flows.body", "mainspring_plans.flow", "mainspring_plans.body",
     "mainspring_steps.flow", "mainspring_steps.position", "mainspring_steps.job_id",

@@ -126,6 +126,36 @@ async def test_items_are_collected_over_an_api(near: Mainspring) -> None:
         assert (job.queue, job.collect and job.collect.count) == ("low", 3)
 
 
+async def test_output_is_followed_in_a_few_requests(near: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, send, go = Counter[str](), connection.ApiConnection.send, asyncio.Event()
+
+    async def counted(self: Any, method: str, *path: str, **given: Any) -> Any:
+        requests[path[-1]] += 1
+        return await send(self, method, *path, **given)
+
+    async def speak(ctx: Context) -> None:
+        await ctx.write("first")
+        await go.wait()
+        await ctx.write({"last": 2**60})
+        for _ in range(18):
+            await ctx.write("x" * 60_000)
+
+    near.task(speak)
+    async with serving(near) as (far, _), near.worker(), asyncio.timeout(20):
+        job = await far.task(speak).enqueue()
+        monkeypatch.setattr(connection.ApiConnection, "send", counted)
+        output = far.jobs.read(job.id)
+        assert (await anext(output)).value == "first"
+        following = asyncio.create_task(anext(output))
+        await asyncio.wait([following], timeout=0.3)
+        assert requests == {"output": 2}
+        go.set()
+        chunks = [await following, *[chunk async for chunk in output]]
+        assert chunks == (await near.jobs.output(job.id))[1:]
+        assert chunks == await far.jobs.output(job.id, after=1)
+        assert (chunks[0].value, chunks[-1].full) == ({"last": 2**60}, True)
+
+
 async def test_a_result_and_a_tail_wait_in_a_few_requests(near: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
     requests, send, go = Counter[str](), connection.ApiConnection.send, asyncio.Event()
 
@@ -201,6 +231,9 @@ CALLS: list[tuple[str, Callable[[Mainspring, str], Awaitable[Any]]]] = [
     ("counts", lambda app, id: app.jobs.counts()),
     ("why", lambda app, id: app.jobs.why(id)),
     ("logs", lambda app, id: app.jobs.logs(id)),
+    ("output", lambda app, id: app.jobs.output(id)),
+    ("output of nothing", lambda app, id: app.jobs.output("x")),
+    ("output from below", lambda app, id: app.jobs.output(id, after=-1)),
     ("executions", lambda app, id: app.executions.list(job_id=id)),
     ("update", lambda app, id: app.jobs.update(id, priority=7, run_at=NEW_YEAR)),
     ("update nothing", lambda app, id: app.jobs.update(id)),

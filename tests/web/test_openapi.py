@@ -24,7 +24,7 @@ WANTED = """
 GET POST                jobs
 GET PATCH DELETE        jobs/{id}
 POST                    jobs/{id}/pause jobs/{id}/resume jobs/{id}/cancel jobs/{id}/retry
-GET                     jobs/{id}/executions jobs/{id}/stats jobs/{id}/why jobs/{id}/logs
+GET                     jobs/{id}/executions jobs/{id}/stats jobs/{id}/why jobs/{id}/logs jobs/{id}/output
 POST                    jobs/bulk
 GET                     jobs/counts
 GET                     executions/{id}

@@ -162,6 +162,23 @@ def tell_from_threads(ctx: Context) -> None:
         thread.join()
 
 
+def write_much(ctx: Context) -> None:
+    ctx.write("one")
+    ctx.write({"two": 2})
+    try:
+        ctx.write("x" * 70_000)
+    except ValueError as refused:
+        ctx.write(f"refused: {str(refused)[:27]}")
+    for _ in range(20):
+        ctx.write("x" * 60_000)
+
+
+def write_and_die(ctx: Context) -> None:
+    for n in range(100):
+        ctx.write(n)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 # failing
 
 

@@ -16,7 +16,7 @@ from ..records.audit import AuditEntry, AuditFilter
 from ..records.finding import Finding
 from ..records.job import Enqueued, NewJob
 from ..records.queue import DeadGroup
-from ..records.run import Execution, LogLine
+from ..records.run import Execution, LogLine, OutputChunk
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
@@ -26,7 +26,14 @@ from ..task.options import JobOptions
 from .connection import MAX_BATCH_JOBS, ApiConnection
 from .database_only import DatabaseOnly
 from .paging import PAGE_ITEMS, read_pages
-from .responses import AuditEntryResponse, PageResponse, ScheduleResponse, TimeResponse, WorkerResponse
+from .responses import (
+    AuditEntryResponse,
+    OutputPageResponse,
+    PageResponse,
+    ScheduleResponse,
+    TimeResponse,
+    WorkerResponse,
+)
 from .url import ApiUrl
 
 if TYPE_CHECKING:
@@ -118,6 +125,11 @@ class ApiClient(DatabaseOnly):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}
         return (await self.connection.call(PageResponse[LogLine], "GET", "jobs", job_id, "logs", query=query)).items
+
+    async def output(self, job_id: JobId, *, limit: int, after: int = 0, newest: bool = False) -> list[OutputChunk]:
+        query = {"limit": limit, "after": after, "newest": "true" if newest else None}
+        page = await self.connection.call(OutputPageResponse, "GET", "jobs", job_id, "output", query=query)
+        return [chunk.to_record() for chunk in page.items]
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return (await self.connection.call(PageResponse[DeadGroup], "GET", "dead", query={"limit": limit})).items

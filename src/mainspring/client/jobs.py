@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from ..control.job_counts import MAX_COUNTED_JOBS, FilteredCounts
+from ..control.job_output import OutputReader, checked_after
 from ..control.job_page import Page
 from ..control.jobs import FINAL_SHOWN, MAX_LOG_LINES, Jobs
 from ..errors import BadInput
@@ -24,6 +25,7 @@ from ..span import Span, seconds
 from ..task.handle import Handle
 from .client import connection_of
 from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS
+from .job_output import RemoteOutputReader
 from .paging import PAGE_ITEMS
 from .responses import JobItemResponse, JobResponse, PageResponse
 
@@ -111,6 +113,9 @@ class RemoteJobs(Jobs):
             if job.shown(self._engine.clock.now()) in FINAL_SHOWN:
                 return
             wait = self._engine.settings.poll_interval
+
+    def output_reader(self, id: JobId, *, after: int = 0) -> OutputReader:
+        return RemoteOutputReader(self._engine, checked_id(id), checked_after(after))
 
     async def why(self, id: JobId) -> Sequence[Reason]:
         return await (await connection_of(self._engine)).call(list[Reason], "GET", "jobs", checked_id(id), "why")

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from ..records.audit import AuditEntry
 from ..records.job import Job, State
-from ..records.run import Execution
+from ..records.run import Execution, OutputChunk
 from ..records.worker import WorkerCommands, WorkerInfo, WorkerRow
 from ..schedule.record import Schedule, Spec, Tick
 
@@ -43,6 +43,23 @@ class JobResponse(Job, frozen=True, kw_only=True):
 
 class JobItemResponse(Struct):
     job: JobResponse
+
+
+class OutputChunkResponse(Struct):
+    n: int
+    run: int
+    at: datetime
+    value: Raw = Raw(b"null")
+    full: bool = False
+
+    def to_record(self) -> OutputChunk:
+        return OutputChunk(self.n, self.run, self.at, "" if self.full else bytes(self.value).decode())
+
+
+class OutputPageResponse(Struct):
+    items: list[OutputChunkResponse]
+    next: int
+    ended: bool
 
 
 class AuditEntryResponse(AuditEntry, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from .bulk_steps import MAX_STEP_JOBS, BulkStep, BulkSteps, split_ids
 from .checks import MAX_COUNT, MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from .computation import Computation
 from .job_counts import FilteredCounts, filtered_counts
+from .job_output import JobOutput
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
 from .run_again import repeat_of
 
@@ -49,7 +50,7 @@ _AT_REST = {"completed", "dead", "cancelled"}
 FINAL_SHOWN = _AT_REST | {"expired"}
 
 
-class Jobs:
+class Jobs(JobOutput):
     """Each action takes one id and raises if it is impossible, or a Filter and returns what it did and refused."""
 
     def __init__(self, engine: Engine) -> None:

@@ -40,6 +40,7 @@ from ..records.outcome import (
 from ..records.run import Failure
 from ..task.context import DONE_AWAITABLE, Context, check_counts, checked_number, merged_notes, run_fields
 from ..task.interruption import Interrupted, TaskExit
+from ..task.output import OutputLimit, encoded_chunk
 from ..task.task import Task
 from . import pool as processes
 from .interrupts import Interrupts
@@ -47,6 +48,7 @@ from .protocol import (
     ItemsMessage,
     LogMessage,
     NoteMessage,
+    OutputMessage,
     ProgressMessage,
     Raised,
     RaisedKind,
@@ -123,12 +125,13 @@ class _PipeHandler(logging.Handler):
 class ChildContext(Context):
     """The context of a run in a child process: sends what the task reports to the worker."""
 
-    __slots__ = ("_adapter", "_noted", "_pipe")
+    __slots__ = ("_adapter", "_noted", "_output", "_pipe")
 
     def __init__(self, request: RunRequest, pipe: ParentPipe, logger: logging.Logger) -> None:
         super().__init__(request.job, request.timeout, request.deadline, None)
         self._pipe = pipe
         self._noted: dict[str, Any] = {}
+        self._output = OutputLimit()
         self._adapter = logging.LoggerAdapter(logger, run_fields(request.job))
 
     @property
@@ -139,6 +142,13 @@ class ChildContext(Context):
         """Sent at once; the worker decides how often to store it."""
         done, total = checked_number(done), None if total is None else checked_number(total)
         self._pipe.send(ProgressMessage(done, total, clean(str(note), MAX_MESSAGE_CHARACTERS)))
+        return DONE_AWAITABLE
+
+    def write(self, chunk: Any) -> Awaitable[None]:
+        """Sent at once, up to the bounds of an output: the worker holds no more than that."""
+        data = encoded_chunk(chunk)
+        if self._output.admit(data) is not None:
+            self._pipe.send(OutputMessage(data.decode()))
         return DONE_AWAITABLE
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:

@@ -55,6 +55,11 @@ class ProgressMessage(Struct, frozen=True, tag="Progress"):
     note: str = ""
 
 
+class OutputMessage(Struct, frozen=True, tag="Output"):
+    text: str
+    """A chunk of output, as JSON."""
+
+
 class ItemsMessage(Struct, frozen=True, tag="Items"):
     success: int = 0
     failed: int = 0
@@ -65,7 +70,7 @@ class NoteMessage(Struct, frozen=True, tag="Note"):
     metadata: dict[str, Any]
 
 
-Message = LogMessage | ProgressMessage | ItemsMessage | NoteMessage
+Message = LogMessage | ProgressMessage | OutputMessage | ItemsMessage | NoteMessage
 
 
 # how it ended
@@ -157,7 +162,8 @@ def as_decoded(steer: Directive) -> Directive:
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
 requests = msgspec.json.Decoder(RunRequest, dec_hook=_dec_hook)
 replies = msgspec.json.Decoder(
-    RunStarted | LogMessage | ProgressMessage | ItemsMessage | NoteMessage | RunFinished, dec_hook=_dec_hook
+    RunStarted | LogMessage | ProgressMessage | OutputMessage | ItemsMessage | NoteMessage | RunFinished,
+    dec_hook=_dec_hook,
 )
 
 

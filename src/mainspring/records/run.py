@@ -1,4 +1,4 @@
-"""A run of a job: its ending, failure, items, resource usage, log lines and progress."""
+"""A run of a job: its ending, failure, items, resource usage, log lines, output and progress."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from ..ids import JobId, Lease, WorkerId
@@ -123,6 +124,27 @@ class LogLine(Struct, frozen=True):
     text: str
 
 
+class OutputChunk(Struct, frozen=True):
+    """A chunk of a job's output. `n` counts from 1 through all runs of the job."""
+
+    n: int
+    run: int
+    """The run that wrote it. Each run begins a new output."""
+    at: datetime
+    text: str
+    """JSON. Empty in the last chunk of an output that was full: what the run wrote after that is not kept."""
+
+    @property
+    def full(self) -> bool:
+        """Whether this marks the end of an output that was full. It has no value."""
+        return not self.text
+
+    @property
+    def value(self) -> Any:
+        """What the task wrote."""
+        return msgspec.json.decode(self.text) if self.text else None
+
+
 class Execution(Struct, frozen=True, kw_only=True):
     """The history row of one run."""
 
@@ -160,9 +182,10 @@ OUTCOMES = (*(ending.value for ending in Ending), PARTIAL)
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """New log lines and progress of a run under way. The lease identifies the run."""
+    """New log lines, output and progress of a run under way. The lease identifies the run."""
 
     id: JobId
     lease: Lease
     lines: tuple[LogLine, ...] = ()
     progress: Progress | None = None
+    chunks: tuple[OutputChunk, ...] = ()

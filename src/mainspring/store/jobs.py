@@ -145,13 +145,13 @@ class JobStore(Protocol):
         ...
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        """Records log lines and progress of runs under way. Returns the ids of the jobs whose report was accepted.
+        """Records log lines, output and progress of runs. Returns the ids of the jobs whose report was accepted.
 
         R1. A report is accepted only while the job is running under that lease.
-        R2. Of a line that is reported twice (same run and n) the first version is kept.
+        R2. Of a line that is reported twice (same run and n), or a chunk of output (same n), the first version is kept.
         R3. Of progress the newest is kept, by run and `at`, in whatever order it arrives.
-        R4. Lines and progress are visible at once, and stay with the job until it is deleted. A report changes nothing
-            else.
+        R4. Lines, output and progress are visible at once, and stay with the job until it is deleted. A report changes
+            nothing else.
         """
         ...
 

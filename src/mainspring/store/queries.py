@@ -10,7 +10,7 @@ from ..ids import JobId
 from ..records.job import Job
 from ..records.query import Cursor, Filter, Sort
 from ..records.queue import DeadGroup, Overview
-from ..records.run import Execution, LogLine
+from ..records.run import Execution, LogLine, OutputChunk
 from ..records.tally import Span, Tally
 from ..records.worker import WorkerRow
 
@@ -58,6 +58,12 @@ class QueryStore(Protocol):
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         """LG1. The job's log lines in order of run and n, after the run and n in `after`."""
+        ...
+
+    async def output(self, job_id: JobId, *, limit: int, after: int = 0, newest: bool = False) -> list[OutputChunk]:
+        """OC1. The chunks of the job's output in order of n, beyond `after`: the first `limit` of them, or the last
+        ones if `newest`.
+        """
         ...
 
     async def overview(self, *, now: datetime, finished: bool = True) -> Overview:

@@ -14,7 +14,7 @@ from ..clock import EPOCH, instant, micros
 from ..ids import Lease, WorkerId
 from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Collecting, Job, NewJob, Shown, State
 from ..records.query import End, Filter
-from ..records.run import Ending, Execution, Failure, Progress, RunNotes
+from ..records.run import Ending, Execution, Failure, OutputChunk, Progress, RunNotes, RunReport
 from ..records.step import StepRef, StepValue
 from ..records.unreadable import readable, unreadable_record
 from ..retry import Backoff
@@ -28,6 +28,9 @@ IS_LONG = f"length({{0}}) > {BRIEF_CHARACTERS}"
 NEW_COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
 )
+# The output of a job is kept in the table of log lines, under a run that no log line has: reads of log lines pass it
+# over, also those of earlier releases. `level` is the run that wrote the chunk.
+OUTPUT_RUN_FLAG = -1
 Row = Sequence[Any]
 
 
@@ -289,6 +292,20 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
         collect=extra.collect,
         failure=None if failure is None else _decode_failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
+
+
+def report_rows(report: RunReport) -> list[Row]:
+    """The rows of its log lines and of its output in the table of log lines."""
+    rows: list[Row] = [(report.id, one.run, one.n, micros(one.at), one.level, one.text) for one in report.lines]
+    for chunk in report.chunks:
+        rows.append((report.id, OUTPUT_RUN_FLAG, chunk.n, micros(chunk.at), chunk.run, chunk.text))
+    return rows
+
+
+def output_of(rows: Iterable[Row]) -> list[OutputChunk]:
+    """The chunks of these rows (n, run, at, text), in order of n."""
+    chunks = [OutputChunk(n, run, instant(at), text) for n, run, at, text in rows]
+    return sorted(chunks, key=lambda chunk: chunk.n)
 
 
 def executions_of(rows: Iterable[Row]) -> list[Execution]:

@@ -48,7 +48,7 @@ def run_fields(job: Job) -> dict[str, object]:
 
 
 class Reports(Protocol):
-    """The log lines, progress, items and notes of one run."""
+    """The log lines, output, progress, items and notes of one run."""
 
     counted: Items | None
     metadata: dict[str, Any]
@@ -56,12 +56,15 @@ class Reports(Protocol):
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]: ...
     def progress(self, done: float, total: float | None, note: str) -> None: ...
+    def write(self, data: bytes) -> Awaitable[None]: ...
     def items(self, success: int, failed: int, skipped: int) -> None: ...
     def note(self, metadata: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
     def hold_back(self) -> AbstractContextManager[None]: ...
     def drain(self) -> RunReport: ...
     def restore(self, report: RunReport) -> None: ...
+    async def number(self, store: Any) -> None: ...
+    def sent(self, report: RunReport) -> None: ...
 
 
 class Reporting(Protocol):
@@ -183,6 +186,17 @@ class Context:
         """
         self.reports.progress(done, total, note)
         return DONE_AWAITABLE
+
+    def write(self, chunk: Any) -> Awaitable[None]:
+        """Adds a text, or another JSON value, to the output of the run, which `app.jobs.read()` follows.
+
+        It takes effect at once. Awaiting it waits while the store is behind; a plain function waits without await.
+        Raises BadInput for a chunk of more than 64 KiB. A run keeps 1 MiB and 10,000 chunks; later ones are dropped,
+        and the output ends with a chunk that says so.
+        """
+        from .output import encoded_chunk
+
+        return self.reports.write(encoded_chunk(chunk))
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         """Adds to the counts of processed items. If more than the task's failed_ratio of them fail, the run fails."""

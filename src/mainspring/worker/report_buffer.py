@@ -1,12 +1,13 @@
-"""The report buffer: log lines and progress of the runs of a worker, until they are sent to the store."""
+"""The report buffer: log lines, output and progress of the runs of a worker, until they are sent to the store."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from enum import IntEnum, auto
 from typing import Any
 
 from ..clock import Clock
@@ -14,7 +15,18 @@ from ..errors import BadInput
 from ..ids import Lease
 from ..records.job import Job
 from ..records.run import Items, LogLine, Progress, RunReport
-from ..task.context import MAX_COUNT, Context, check_counts, checked_number, clean_line, merged_notes, run_fields
+from ..store import Store
+from ..task.context import (
+    DONE_AWAITABLE,
+    MAX_COUNT,
+    Context,
+    check_counts,
+    checked_number,
+    clean_line,
+    merged_notes,
+    run_fields,
+)
+from .run_output import RunOutput, waited
 
 _logger = logging.getLogger("mainspring.task")
 _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -26,8 +38,18 @@ PROGRESS_STEP_ITEMS = 10
 PROGRESS_SECONDS = 1.0
 
 
+class Urgency(IntEnum):
+    """How soon the reports of a buffer are sent."""
+
+    NONE = auto()
+    OUTPUT = auto()
+    """Readers wait for it."""
+    WAITING = auto()
+    """A writer is ahead, and waits."""
+
+
 class RunReports:
-    """The log lines, progress, items and notes of one run, and which of them the store does not have yet.
+    """The log lines, output, progress, items and notes of one run, and which of them the store does not have yet.
 
     Any thread may call it.
     """
@@ -42,6 +64,7 @@ class RunReports:
         self._progress: Progress | None = None
         self._reported: Progress | None = None
         self._sent: Progress | None = None
+        self.output: RunOutput | None = None
         self.counted: Items | None = None
         self.metadata: dict[str, Any] = {}
         self.log = _TaskLog(_logger, run_fields(job), self.add_line)
@@ -66,6 +89,18 @@ class RunReports:
                 self._reported = self._progress
         if due:
             self._add_to_buffer()
+
+    def write(self, data: bytes) -> Awaitable[None]:
+        with self._lock:
+            self.output = output = self.output or RunOutput(self.job)
+        if output.add(data, self._buffer.clock.now()):
+            self._add_to_buffer()
+            self._buffer.urge(Urgency.OUTPUT)
+        # In a transaction of the task nothing is sent before the commit, for which a waiting writer would wait in vain.
+        if self._held_back or (room := output.room()) is None:
+            return DONE_AWAITABLE
+        self._buffer.urge(Urgency.WAITING)
+        return waited(room)
 
     def items(self, success: int, failed: int, skipped: int) -> None:
         check_counts(success, failed, skipped)
@@ -110,12 +145,26 @@ class RunReports:
         with self._lock:
             lines, self._lines, self._pending = self._lines, [], False
             progress, self._sent = None if self._reported is self._sent else self._reported, self._reported
-            return RunReport(id=self.job.id, lease=self.job.lease or "", lines=tuple(lines), progress=progress)
+            chunks = () if self.output is None else self.output.drain()
+            lease = self.job.lease or ""
+            return RunReport(id=self.job.id, lease=lease, lines=tuple(lines), progress=progress, chunks=chunks)
 
     def restore(self, report: RunReport) -> None:
         """Takes back a drained report that the store did not accept."""
         with self._lock:
             self._lines, self._sent, self._pending = [*report.lines, *self._lines], None, True
+            if self.output is not None:
+                self.output.restore(report.chunks)
+
+    async def number(self, store: Store) -> None:
+        """Prepares output for drain(), which leaves out chunks without numbers."""
+        if self.output is not None and self.output.unnumbered:
+            await self.output.number(store)
+
+    def sent(self, report: RunReport) -> None:
+        """The store has accepted or refused this report."""
+        if self.output is not None:
+            self.output.sent(report)
 
     def _append_line(self, level: int, text: str, n: int | None = None) -> None:
         level = max(0, min(level, MAX_COUNT))
@@ -131,14 +180,15 @@ class ReportBuffer:
     ) -> None:
         """`open_transaction` opens ctx.transaction(); None outside of a worker."""
         self.clock = clock
-        self._on_first: Callable[[], object] = lambda: None
+        self._on_change: Callable[[], object] = lambda: None
+        self.urgency = Urgency.NONE
         self._open_transaction = open_transaction
         self.lock = threading.RLock()
         self._runs: dict[tuple[str, Lease], RunReports] = {}
 
-    def watch(self, on_first: Callable[[], object]) -> None:
-        """Calls `on_first` when a report was added to an empty buffer, in the thread that added it."""
-        self._on_first = on_first
+    def watch(self, on_change: Callable[[], object]) -> None:
+        """Calls `on_change` when a report is added to an empty buffer or the urgency rises, in that thread."""
+        self._on_change = on_change
 
     def open(self, job: Job) -> RunReports:
         """The reports of a run, empty."""
@@ -155,14 +205,33 @@ class ReportBuffer:
             first = not self._runs
             self._runs[job.id, job.lease or ""] = reports
         if first:
-            with suppress(RuntimeError):  # the worker's loop is closed: reports are no longer sent
-                self._on_first()
+            self._tell()
 
-    def drain(self) -> list[tuple[Job, RunReport]]:
-        """The reports of all marked runs. The buffer is empty afterwards."""
+    def urge(self, urgency: Urgency) -> None:
+        """What is in the buffer has this urgency, or a higher one."""
         with self.lock:
-            runs, self._runs = self._runs, {}
-        return [(reports.job, reports.drain()) for reports in runs.values()]
+            risen, self.urgency = urgency > self.urgency, max(urgency, self.urgency)
+        if risen:
+            self._tell()
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):  # the worker's loop is closed: reports are no longer sent
+            self._on_change()
+
+    def unnumbered(self) -> list[RunOutput]:
+        """The outputs that have to be numbered before they can be drained."""
+        with self.lock:
+            outputs = [reports.output for reports in self._runs.values()]
+        return [output for output in outputs if output is not None and output.unnumbered]
+
+    def drain(self) -> list[tuple[RunReports, RunReport]]:
+        """The reports of all marked runs. The buffer is empty afterwards, but for runs whose output has no numbers."""
+        with self.lock:
+            runs, self._runs, self.urgency = self._runs, {}, Urgency.NONE
+            for key, reports in runs.items():
+                if reports.output is not None and reports.output.unnumbered:
+                    self._runs[key] = reports
+        return [(reports, reports.drain()) for key, reports in runs.items() if key not in self._runs]
 
     def __bool__(self) -> bool:
         return bool(self._runs)

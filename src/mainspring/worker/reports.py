@@ -1,4 +1,4 @@
-"""Report sender: stores log lines and progress before the outcomes of their runs."""
+"""Report sender: stores log lines, output and progress before the outcomes of their runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from ..records.job import Job
 from ..records.run import RunReport
 from ..store import Store
 from ..store.retry import StoreRetry
-from .report_buffer import ReportBuffer
+from .report_buffer import ReportBuffer, RunReports, Urgency
 
 # Log lines and progress are collected this long before they are sent.
 GATHER_SECONDS = 0.5
+# From the first chunk of output on, for which readers wait.
+OUTPUT_GATHER_SECONDS = 0.05
+# Less than this is a difference in rounding.
+MIN_WAIT_SECONDS = 0.001
 
 
 class ReportSender:
@@ -25,7 +29,7 @@ class ReportSender:
         self._clock = clock
         self._bus = bus
         self._alarm = Alarm(clock)
-        self._unsent: list[tuple[Job, RunReport]] = []
+        self._unsent: list[tuple[RunReports, RunReport]] = []
         self._flushing = asyncio.Lock()
 
     async def run(self, store: Store, retry: StoreRetry) -> None:
@@ -34,19 +38,37 @@ class ReportSender:
         while True:
             if not self._buffer:
                 await self._alarm.wait(None)
-            await self._clock.sleep(GATHER_SECONDS)
+            await self._gather()
             await retry("reporting", lambda: self.flush(store))
+
+    async def _gather(self) -> None:
+        """Waits while reports gather; not as long if there is output, and no longer if its writer waits."""
+        now, buffer = self._clock.monotonic, self._buffer
+        end, has_output = now() + GATHER_SECONDS, False
+        while buffer.urgency < Urgency.WAITING:
+            if buffer.urgency == Urgency.OUTPUT and not has_output:
+                end, has_output = min(end, now() + OUTPUT_GATHER_SECONDS), True
+            if (left := end - now()) < MIN_WAIT_SECONDS:
+                break
+            await self._alarm.wait(left)
 
     async def flush(self, store: Store) -> None:
         """Stores everything reported until now."""
         if not self._unsent and not self._buffer:
             return
         async with self._flushing:
-            while reports := self._unsent or self._buffer.drain():
-                self._unsent = reports
-                stands = await store.report([report for _, report in reports])
-                self._unsent = []
-                self.emit_stored([(job, report) for job, report in reports if job.id in stands])
+            while self._unsent or self._buffer:
+                if not self._unsent:
+                    for output in self._buffer.unnumbered():
+                        await output.number(store)
+                    self._unsent = self._buffer.drain()
+                    if not self._unsent:  # a thread has just written the first chunk of its run
+                        continue
+                stands = await store.report([report for _, report in self._unsent])
+                sent, self._unsent = self._unsent, []
+                for reports, report in sent:
+                    reports.sent(report)
+                self.emit_stored([(reports.job, report) for reports, report in sent if report.id in stands])
 
     def emit_stored(self, reports: Sequence[tuple[Job, RunReport]]) -> None:
         """Emits events for reports that the store has accepted."""

@@ -355,13 +355,15 @@ def _is_retryable(raised: Raised, options: CheckedOptions) -> bool:
 
 def _apply_message(ctx: Context, message: Message | Usage) -> None:
     """Applies a message of the child process to the context here."""
-    from ..executor.protocol import ItemsMessage, LogMessage, NoteMessage, ProgressMessage
+    from ..executor.protocol import ItemsMessage, LogMessage, NoteMessage, OutputMessage, ProgressMessage
 
     match message:
         case LogMessage(level=level, text=text):
             ctx.log.log(level, "%s", text)
         case ProgressMessage(done=done, total=total, note=note):
             ctx.progress(done, total, note)
+        case OutputMessage(text=text):
+            ctx.reports.write(text.encode())
         case ItemsMessage(success=success, failed=failed, skipped=skipped):
             ctx.items(success=success, failed=failed, skipped=skipped)
         case NoteMessage(metadata=metadata):

@@ -100,6 +100,7 @@ class TransactionalCompletion:
 
     async def _commit(self, ctx: Context, commitment: CompletionCommit, transaction: Transaction) -> None:
         outcome = self._outcome(ctx, commitment)
+        await ctx.reports.number(self._store())
         report = ctx.reports.drain()
         commitment.begin()
         try:
@@ -112,6 +113,7 @@ class TransactionalCompletion:
         finally:
             commitment.end()
         failpoint("transaction.after_commit")
+        ctx.reports.sent(report)
         self._report_sender.emit_stored([(ctx.job, report)])
 
     def _outcome(self, ctx: Context, commitment: CompletionCommit) -> Outcome:

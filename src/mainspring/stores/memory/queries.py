@@ -11,7 +11,7 @@ from ...ids import JobId
 from ...records.job import UNFINISHED, Job, Shown, State
 from ...records.query import Cursor, Filter, Sort
 from ...records.queue import DeadGroup, Overview, Queue
-from ...records.run import Execution, LogLine
+from ...records.run import Execution, LogLine, OutputChunk
 from ...records.tally import Span, Tally
 from ...records.worker import WorkerRow
 from ..rules import brief_job, unique_ids
@@ -48,6 +48,12 @@ class MemoryQueries(MemoryHandle):
         with self._locked():
             lines = self._tables.ledger.lines.get(job_id, {})
             return [lines[key] for key in sorted(lines) if key > after][:limit]
+
+    async def output(self, job_id: JobId, *, limit: int, after: int = 0, newest: bool = False) -> list[OutputChunk]:
+        with self._locked():
+            chunks = self._tables.ledger.chunks.get(job_id, {})
+            numbers = sorted(n for n in chunks if n > after)
+            return [chunks[n] for n in (numbers[-limit:] if newest else numbers[:limit])]
 
     async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
         with self._locked():

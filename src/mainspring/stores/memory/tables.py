@@ -12,7 +12,7 @@ from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
-from ...records.run import Execution, LogLine
+from ...records.run import Execution, LogLine, OutputChunk
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...schedule.record import Schedule, Tick
 from ..rules.flow_changes import RETRIED_STATES, FlowChanges
@@ -107,6 +107,10 @@ class MemoryTables:
         known = self.ledger.lines[id]
         for line in lines:
             known.setdefault((line.run, line.n), line)
+
+    def add_chunks(self, id: JobId, chunks: Iterable[OutputChunk]) -> None:
+        for chunk in chunks:
+            self.ledger.chunks[id].setdefault(chunk.n, chunk)
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.ledger.count(outcomes)

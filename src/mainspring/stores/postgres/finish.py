@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...clock import micros
 from ...ids import JobId, Lease, WorkerId
 from ...records.circuit import Circuit
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ..rows import json_of, progress_or_none
+from ..rows import json_of, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
@@ -247,19 +246,14 @@ _LINE = "INSERT INTO mainspring_logs VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT
 
 
 async def save_reports(db: Session, reports: Sequence[RunReport]) -> set[JobId]:
-    """Records log lines and progress of running jobs; returns the ids of the runs that still go on. Runs inside a
-    transaction."""
+    """Records log lines, output and progress of running jobs; returns the ids of the runs that still go on. Runs inside
+    a transaction."""
     if not reports:
         return set()
     rows = await db.rows(_PROGRESS, [report.id for report in reports])
     running = {id: (lease, progress_or_none(id, text)) for id, lease, text in rows}
     accepted = [report for report in reports if report.id in running and running[report.id][0] == report.lease]
-    lines = [
-        (report.id, line.run, line.n, micros(line.at), line.level, line.text)
-        for report in accepted
-        for line in report.lines
-    ]
-    if lines:
+    if lines := [row for report in accepted for row in report_rows(report)]:
         await db.many(_LINE, lines)
     for report in accepted:
         lease, stored = running[report.id]

@@ -121,15 +121,17 @@ def job_as_read(shards: Shards, snapshot: Snapshot, id: JobId) -> list[Condition
 
 
 def _run_commands(shards: Shards, tables: LoadedTables, changed: Sequence[ChangedJob]) -> Iterator[Command]:
-    """Writes recorded runs and log lines, and deletes those of deleted jobs."""
+    """Writes recorded runs, log lines and output, and deletes those of deleted jobs."""
     for run in tables.executions:
         yield "HSET", f"{_base_of(shards, tables, run.job_id)}:exec:{run.job_id}", run.number, _encode(run)
     for id, old, new in changed:
         if old is not None and new is None:
             base = shards.of(old.queue).base
-            yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
+            yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}", f"{base}:output:{id}"
     for id, line in tables.lines:
         yield "HSETNX", f"{_base_of(shards, tables, id)}:log:{id}", f"{line.run}:{line.n}", _encode(line)
+    for id, chunk in tables.chunks:
+        yield "HSETNX", f"{_base_of(shards, tables, id)}:output:{id}", chunk.n, _encode(chunk)
 
 
 def _base_of(shards: Shards, tables: LoadedTables, id: JobId) -> str:
@@ -154,7 +156,7 @@ def job_commands(
 
 
 def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> Iterator[Command]:
-    """Moves runs and log lines to the job's new shard. The old one remembers the id for repeated enqueues."""
+    """Moves runs, log lines and output to the job's new shard. The old one remembers the id for repeated enqueues."""
     if id not in snapshot.runs:
         raise NotRead("runs of", id)
     if id not in snapshot.lines:
@@ -163,7 +165,9 @@ def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> I
         yield "HSET", f"{target}:exec:{id}", run.number, _encode(run)
     if snapshot.lines[id]:
         yield "HSET", f"{target}:log:{id}", *snapshot.lines[id]
-    yield "DEL", f"{source}:exec:{id}", f"{source}:log:{id}"
+    if snapshot.chunks[id]:
+        yield "HSET", f"{target}:output:{id}", *snapshot.chunks[id]
+    yield "DEL", f"{source}:exec:{id}", f"{source}:log:{id}", f"{source}:output:{id}"
     yield "HSET", f"{source}:moved", packed(id), ""
     yield "EXPIRE", f"{source}:moved", REMEMBER_SECONDS
 

@@ -144,7 +144,8 @@ def _queries(
     for id in wanted.get("lines", []):
         job = snapshot.known_job(id)
         shard = shards.of(job.queue) if job is not None else first
-        yield shard, ("HGETALL", f"{shard.base}:log:{id}"), _receive_lines(snapshot, id)
+        yield shard, ("HGETALL", f"{shard.base}:log:{id}"), _receive_pairs(snapshot.lines, id)
+        yield shard, ("HGETALL", f"{shard.base}:output:{id}"), _receive_pairs(snapshot.chunks, id)
 
 
 def _keys(shards: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Command, Receive]]:
@@ -225,9 +226,9 @@ def _receive_runs(snapshot: Snapshot, id: JobId) -> Receive:
     return receive
 
 
-def _receive_lines(snapshot: Snapshot, id: JobId) -> Receive:
+def _receive_pairs(found: dict[JobId, list[bytes]], id: JobId) -> Receive:
     def receive(pairs: list[bytes]) -> None:
-        snapshot.lines[id] = pairs
+        found[id] = pairs
 
     return receive
 

@@ -1,4 +1,4 @@
-"""Reads of runs and log lines of jobs."""
+"""Reads of runs, log lines and output of jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from ...ids import JobId
 from ...records.job import Job
-from ...records.run import Execution, LogLine
+from ...records.run import Execution, LogLine, OutputChunk
 from ...records.unreadable import readable
 from ..rules import unique_ids
 from .handle import RedisHandle
@@ -18,11 +18,12 @@ from .records import Raw, last_run
 from .shard import Shard
 
 _line = msgspec.json.Decoder(LogLine).decode
+_chunk = msgspec.json.Decoder(OutputChunk).decode
 _execution = msgspec.json.Decoder(Execution).decode
 
 
 class RedisRunReads(RedisHandle):
-    """Lists of runs and log lines."""
+    """Lists of runs, log lines and chunks of output."""
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
@@ -55,6 +56,23 @@ class RedisRunReads(RedisHandle):
         found = readable(f"log line of job {job_id}", texts.items(), _line)
         found.sort(key=lambda line: (line.run, line.n))
         return [line for line in found if (line.run, line.n) > after][:limit]
+
+    async def output(self, job_id: JobId, *, limit: int, after: int = 0, newest: bool = False) -> list[OutputChunk]:
+        """The numbers are without gaps, so that a page is found by them."""
+        shards = self._open()
+        with self._clock.outside():
+            _, job = (await read_jobs(shards, [job_id]))[job_id]
+            if job is None:
+                return []
+            shard = shards.of(job.queue)
+            key = f"{shard.base}:output:{job_id}"
+            count = int(await shard.call("HLEN", key))
+            begin = max(after, count - limit) if newest else after
+            if not (numbers := range(begin + 1, min(begin + limit, count) + 1)):
+                return []
+            texts = await shard.call("HMGET", key, *numbers)
+        pairs = ((n, text) for n, text in zip(numbers, texts, strict=True) if text is not None)
+        return readable(f"chunk of output of job {job_id}", pairs, _chunk)
 
 
 async def _runs_page(shard: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:

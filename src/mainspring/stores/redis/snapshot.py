@@ -36,6 +36,8 @@ class Snapshot:
         """The jobs of a flow's steps, by a name of read_sets.py."""
         self.lines: dict[JobId, list[bytes]] = {}
         """Log lines of a job that moves to another shard, as fields and values alternately."""
+        self.chunks: dict[JobId, list[bytes]] = {}
+        """Its output, likewise."""
 
     # what is known so far, for the next stage of a read set
 

@@ -16,7 +16,7 @@ from ...records.flow import Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
-from ...records.run import Execution, LogLine
+from ...records.run import Execution, LogLine, OutputChunk
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
@@ -92,6 +92,7 @@ class LoadedTables:
         self.ticks: list[tuple[str, Tick]] = []
         self.executions: list[Execution] = []
         self.lines: list[tuple[JobId, LogLine]] = []
+        self.chunks: list[tuple[JobId, OutputChunk]] = []
         self.counted: list[Outcome] = []
         self.plans: list[tuple[JobId, Plan]] = []
 
@@ -276,6 +277,9 @@ class LoadedTables:
 
     def add_lines(self, id: JobId, lines: Iterable[LogLine]) -> None:
         self.lines += [(id, line) for line in lines]
+
+    def add_chunks(self, id: JobId, chunks: Iterable[OutputChunk]) -> None:
+        self.chunks += [(id, chunk) for chunk in chunks]
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.counted += outcomes

@@ -16,7 +16,7 @@ from ...records.flow import Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
-from ...records.run import Execution, LogLine
+from ...records.run import Execution, LogLine, OutputChunk
 from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
 from .read_sets import Name
@@ -83,6 +83,9 @@ class Tables(JobTables, Protocol):
 
     def add_lines(self, id: JobId, lines: Iterable[LogLine]) -> None:
         """Adds log lines of a job. Of a line that is there already the first version is kept."""
+
+    def add_chunks(self, id: JobId, chunks: Iterable[OutputChunk]) -> None:
+        """Adds chunks of a job's output. Of a chunk that is there already the first version is kept."""
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         """Adds accepted outcomes to the tallies."""

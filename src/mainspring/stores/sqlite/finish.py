@@ -1,4 +1,4 @@
-"""How the SQLite store finishes runs, and records their log lines and progress.
+"""How the SQLite store finishes runs, and records their log lines, output and progress.
 
 Plain completions are updated in chunks, fenced by the lease, and reports are written without reading whole jobs. This
 repeats the rules rules.finish.finish_one and report_one, and test_twin.py compares them. What follows a completion
@@ -19,7 +19,7 @@ from ...ids import JobId, Lease, WorkerId
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ..rows import Row, json_of, notes_text, progress_or_none
+from ..rows import Row, json_of, notes_text, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion
 from ..rules.finish import finish_one, follow_completion, follow_suspension
 from ..rules.loaded import LoadedTables
@@ -251,14 +251,13 @@ _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def write_reports(db: sqlite3.Connection, reports: Sequence[RunReport]) -> set[JobId]:
-    """Records log lines and progress of running jobs. Returns the ids of the runs that still go on."""
+    """Records log lines, output and progress of running jobs. Returns the ids of the runs that still go on."""
     running: set[JobId] = set()
     for report in reports:
         row = db.execute(_RUNNING, (report.id, report.lease)).fetchone()
         if row is None:
             continue
-        lines = [(report.id, line.run, line.n, micros(line.at), line.level, line.text) for line in report.lines]
-        db.executemany(_LINE, lines)
+        db.executemany(_LINE, report_rows(report))
         if is_newer_progress(report.progress, progress_or_none(report.id, row[0])):
             db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (json_of(report.progress), report.id))
         running.add(report.id)

@@ -1,4 +1,4 @@
-"""The SQLite store's runs of jobs, and their log lines.
+"""The SQLite store's runs of jobs, their log lines and their output.
 
 The run that completed a job is in the job's own row, marked by `ending`.
 """
@@ -12,8 +12,8 @@ import msgspec
 
 from ...clock import instant
 from ...ids import JobId
-from ...records.run import Execution, LogLine
-from ..rows import Row, execution_row, executions_of
+from ...records.run import Execution, LogLine, OutputChunk
+from ..rows import OUTPUT_RUN_FLAG, Row, execution_row, executions_of, output_of
 from ..rules import unique_ids
 from .handle import SqliteHandle
 
@@ -29,8 +29,12 @@ _LINES = """SELECT run, n, at, level, text FROM mainspring_logs
     WHERE job_id = ? AND (run, n) > (?, ?) ORDER BY run, n LIMIT ?"""
 
 
+_CHUNKS = f"""SELECT n, level, at, text FROM mainspring_logs
+    WHERE job_id = ? AND run = {OUTPUT_RUN_FLAG} AND n > ? ORDER BY n {{}} LIMIT ?"""
+
+
 class SqliteRuns(SqliteHandle):
-    """The verbs executions and logs."""
+    """The verbs executions, logs and output."""
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
@@ -40,6 +44,11 @@ class SqliteRuns(SqliteHandle):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: _log_lines(db, job_id, limit, after))
 
+    async def output(self, job_id: JobId, *, limit: int, after: int = 0, newest: bool = False) -> list[OutputChunk]:
+        sql = _CHUNKS.format("DESC" if newest else "ASC")
+        rows = await self._read(lambda db: db.execute(sql, (job_id, after, limit)).fetchall())
+        return output_of(rows)
+
 
 def read_runs(db: sqlite3.Connection, ids: Sequence[JobId], after: int, limit: int | None) -> list[Row]:
     """The runs of these jobs; the run that ended a job is read from the job's own row."""
@@ -48,7 +57,7 @@ def read_runs(db: sqlite3.Connection, ids: Sequence[JobId], after: int, limit: i
 
 
 def _log_lines(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, int]) -> list[LogLine]:
-    rows = db.execute(_LINES, (job_id, *after, limit)).fetchall()
+    rows = db.execute(_LINES, (job_id, *max(after, (0, 0)), limit)).fetchall()
     return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
 
 

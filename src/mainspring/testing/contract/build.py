@@ -17,7 +17,7 @@ from ...records.circuit import Breaker, Circuit
 from ...records.job import POISON_SUSPECT_CRASHES, Action, Job, NewJob, State
 from ...records.outcome import Crashed, Discard, Done, Policy, RunEnd, decide
 from ...records.query import Changed, Filter, Update
-from ...records.run import LogLine, RunReport
+from ...records.run import LogLine, OutputChunk, RunReport
 from ...records.worker import BeatReply, Claim, WorkerInfo
 from ...schedule.record import Fired, Firing, Schedule, Spec, Tick, tick_key
 from ...store import Store
@@ -166,6 +166,14 @@ async def make_suspect(store: Store, **fields: Any) -> JobId:
 
 def a_line(n: int, text: str = "line", *, run: int = 1) -> LogLine:
     return LogLine(run, n, later(n), 20, text)
+
+
+def a_chunk(n: int, text: str = "chunk", *, run: int = 1) -> OutputChunk:
+    return OutputChunk(n, run, later(n), f'"{text}"')
+
+
+async def send_output(store: Store, job: Job, *chunks: OutputChunk) -> set[JobId]:
+    return await send_report(store, job, chunks=chunks)
 
 
 async def send_report(store: Store, job: Job, *lines: LogLine, **fields: Any) -> set[JobId]:

@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
     "executions": lambda store: store.executions("unknown"),
     "logs": lambda store: store.logs("unknown", limit=1),
+    "output": lambda store: store.output("unknown", limit=1),
     "overview": lambda store: store.overview(now=NOW),
     "workers": lambda store: store.workers(now=NOW),
     "tallies": lambda store: store.tallies("ever", since=NOW),

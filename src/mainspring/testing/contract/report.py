@@ -1,4 +1,4 @@
-"""report and logs: log lines and progress of a run, accepted only under its lease."""
+"""report, logs and output: log lines, output and progress of a run, accepted only under its lease."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Released, Retry, Snooze
-from ...records.run import Progress, RunReport
+from ...records.run import OutputChunk, Progress, RunReport
 from .build import (
     NOW,
     Contract,
+    a_chunk,
     a_line,
     act,
     all_jobs,
@@ -26,6 +27,7 @@ from .build import (
     new_job,
     put,
     read_job,
+    send_output,
     send_report,
     start,
 )
@@ -255,6 +257,74 @@ class ReportContract(Contract):
             await send_report(store, first, a_line(1, "mine"))
             await send_report(store, second, a_line(1, "yours"))
             assert await store.logs(first.id, limit=10) == [a_line(1, "mine")]
+
+    # output
+
+    @proves("OC1", "V10")
+    async def test_output_is_returned_as_it_was_reported(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            texts = enumerate(['"é 🕰"', "[1,null]", '"two\\nlines"', "", '"it\'s \\"quoted\\" %s"'], 1)
+            chunks = [OutputChunk(n, 1, later(0.000001 * n), text) for n, text in texts]
+            assert await send_output(store, job, *chunks[:2]) == {job.id}
+            assert await send_output(store, job, *chunks[2:]) == {job.id}
+            assert await store.output(job.id, limit=10) == chunks
+            assert await store.logs(job.id, limit=10, after=(-9, 0)) == []
+
+    @proves("R2")
+    async def test_a_repeated_chunk_is_kept_as_first_reported(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await send_output(store, job, a_chunk(1, "first"), a_chunk(1, "second"))
+            assert await send_output(store, job, a_chunk(1, "third"), a_chunk(2)) == {job.id}
+            assert await store.output(job.id, limit=10) == [a_chunk(1, "first"), a_chunk(2)]
+
+    @proves("OC1")
+    async def test_output_is_paged_from_either_end(self) -> None:
+        async with self.opened() as store:
+            job, other = await start(store), await start(store)
+            await send_output(store, other, a_chunk(1, "another's"))
+            await send_output(store, job, *map(a_chunk, range(1, 13)))
+            for limit, after, newest, numbers in (
+                (3, 0, False, [1, 2, 3]),
+                (3, 9, False, [10, 11, 12]),
+                (9, 10, False, [11, 12]),
+                (9, 12, False, []),
+                (9, 99, False, []),
+                (3, 0, True, [10, 11, 12]),
+                (9, 10, True, [11, 12]),
+                (1, 12, True, []),
+                (99, 0, True, [*range(1, 13)]),
+            ):
+                found = await store.output(job.id, limit=limit, after=after, newest=newest)
+                assert [chunk.n for chunk in found] == numbers
+            assert await store.output(new_job().id, limit=10) == []
+
+    @proves("R1")
+    async def test_output_of_a_lost_lease_is_refused(self) -> None:
+        async with self.opened() as store:
+            job = await start(store)
+            await send_output(store, job, a_chunk(1))
+            await finish_run(store, job, Retry(0), now=NOW)
+            again = await claim_job(store, job.id)
+            assert await send_output(store, job, a_chunk(2, "late")) == set()
+            assert await send_output(store, again, a_chunk(2, run=2)) == {job.id}
+            assert await store.output(job.id, limit=10) == [a_chunk(1), a_chunk(2, run=2)]
+
+    @proves("R4", "A7")
+    async def test_output_stays_with_its_job_until_that_is_deleted(self) -> None:
+        async with self.opened() as store:
+            job, other = await start(store), await start(store)
+            for running in (job, other):
+                await send_output(store, running, a_chunk(1))
+            await finish_run(store, job, Discard())
+            await act(store, Action.RETRY, job.id)
+            assert await store.output(job.id, limit=10) == [a_chunk(1)]
+            await act(store, Action.DELETE, job.id)
+            assert await store.output(job.id, limit=10) == []
+            await put(store, new_job(id=job.id))
+            assert await store.output(job.id, limit=10) == []
+            assert await store.output(other.id, limit=10) == [a_chunk(1)]
 
     # retention of log lines
 
