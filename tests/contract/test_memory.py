@@ -8,9 +8,10 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.signal import SignalContract
 
 
-class TestMemory(StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
+class TestMemory(StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
     def make_store(self) -> Store:
         return open_store("memory://")
 

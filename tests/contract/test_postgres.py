@@ -39,6 +39,7 @@ from mainspring.testing.contract.build import (
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.signal import SignalContract
 from servers import Postgres
 
 CLAIMER = Path(__file__).with_name("claimer.py")
@@ -71,7 +72,7 @@ class Served(Contract):
 
 
 @pytest.mark.slow
-class TestPostgres(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
+class TestPostgres(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
     """The contract's jobs are in no daily partition; test_postgres_partitions.py runs it with one."""
 
 

@@ -25,13 +25,13 @@ from mainspring.stores.migrations import Migrations
 from mainspring.stores.postgres import completions, item_counts, pool
 from mainspring.stores.postgres.item_counts import MIN_COUNTED_ITEMS
 from mainspring.stores.postgres.pool import SEPARATOR
-from mainspring.stores.postgres.script import FLOWS_VERSION
+from mainspring.stores.postgres.script import COUNTS_VERSION
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, act, beat, claim, finish_run, new_job, put, start
 from mainspring.testing.contract.flow import DEAD, MAP, begin, flows_of, row_of, run_step, step_job, steps_of
 
 # The schema of the release before counts.
-BEFORE = Migrations(REAL.text.partition(f"-- up {FLOWS_VERSION}")[0])
+BEFORE = Migrations(REAL.text.partition(f"-- up {COUNTS_VERSION}")[0])
 # A later one that the oldest releases could work on, too.
 FOR_ALL = after(REAL, MILD.replace("for {newest}", "for 1"))
 ITEMS = 2 * MIN_COUNTED_ITEMS
@@ -302,6 +302,6 @@ class TestReleases(Placed):
         async with self.opened() as store:
             await finish(store, await claimed(store, 20))
             assert ((await row_of(store, id)).counts[1].ended, self.counts()) == (20, [])
-            self.server.run(f"UPDATE own.mainspring_schema SET oldest = {FLOWS_VERSION}")
+            self.server.run(f"UPDATE own.mainspring_schema SET oldest = {COUNTS_VERSION}")
             await finish(store, await claimed(store, 20))
             assert ((await row_of(store, id)).counts[1].ended, self.counts()) == (40, [(0,)])

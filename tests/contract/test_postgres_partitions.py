@@ -50,6 +50,7 @@ from mainspring.testing.contract.build import (
 from mainspring.testing.contract.flow import FlowContract, a_step, chain, flows_of
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.signal import SignalContract
 from servers import Postgres
 
 TODAY = DayPartition(NOW.date())
@@ -115,7 +116,9 @@ def an_id(at: datetime, n: int) -> str:
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7000-8000-{n:012x}"
 
 
-class TestPostgresByDay(Kept, Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
+class TestPostgresByDay(
+    Kept, Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     """All of the contract's jobs are of one day, as they are in use, and a handle serves many tests."""
 
     @pytest.fixture(autouse=True)

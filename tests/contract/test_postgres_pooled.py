@@ -33,6 +33,7 @@ from mainspring.testing.contract.flow_requests import FlowRequestsContract
 from mainspring.testing.contract.keys import KeysContract
 from mainspring.testing.contract.leader import LeaderContract
 from mainspring.testing.contract.lifecycle import LifecycleContract
+from mainspring.testing.contract.signal import SignalContract
 from servers import PgBouncer, Postgres
 
 # The settings that the store sends when it connects to a server without a pooler.
@@ -70,7 +71,9 @@ class TestPooled(
 
 
 @pytest.mark.slow
-class TestAllPooled(Kept, Pooled, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
+class TestAllPooled(
+    Kept, Pooled, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     pass
 
 

@@ -26,6 +26,7 @@ from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.signal import SignalContract
 from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
 
@@ -41,7 +42,7 @@ class Served(Contract):
         return open_store(self.url)
 
 
-class TestRedis(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
+class TestRedis(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
     """After every test the store is audited."""
 
     @asynccontextmanager

@@ -20,6 +20,7 @@ from mainspring.testing.contract.build import Contract, new_job, put
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.signal import SignalContract
 from servers import Redis
 
 
@@ -32,7 +33,7 @@ class Spread(Contract):
         return open_store(self.url)
 
 
-class TestCluster(Spread, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract):
+class TestCluster(Spread, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
     """After every test the store is audited. Half the usual number of shards is more than there are masters, and to
     ask all of them costs half as much."""
 

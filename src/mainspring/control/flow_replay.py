@@ -132,6 +132,12 @@ async def _partial_plan(store: Store, job: Job, found: FlowWithPlan, from_: str)
 
 async def _kept_value(store: Store, graph: Graph, row: Flow, n: int, left: int) -> tuple[KeptStep, int]:
     """The step with its value, and how many bytes may be taken over after it."""
+    if graph.steps[n].signal is not None:  # without a value its time was over
+        given = row.inbox.get(graph.steps[n].name)
+        kept = KeptStep(StepStatus.COMPLETED, None if given is None else given.value)
+        left -= len((kept.value or "").encode())
+        _check_size(graph, n, left)
+        return kept, left
     if is_kept(graph, row, n):
         kept = graph.plan.kept[n]
     elif graph.steps[n].over is not None:

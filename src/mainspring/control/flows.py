@@ -119,7 +119,7 @@ class Flows:
         store, found = await self._engine.connect(), dict[JobId, FlowCounts]()
         for start in range(0, len(ids), BATCH_ROWS) if store.capabilities.flows else ():
             flows = await flow_store(store).flows(ids[start : start + BATCH_ROWS])
-            found.update({flow.row.id: flow_counts(flow.row) for flow in flows})
+            found.update({flow.row.id: flow_counts(flow.row) for flow in flows if flow.row.planned})
         return found
 
     async def draw(self, id: JobId, format: PictureFormat = "svg") -> str:

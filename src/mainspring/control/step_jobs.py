@@ -27,7 +27,7 @@ async def flow_of(store: Store, id: JobId) -> FlowWithPlan | None:
     """The flow of this job; None if it has none."""
     if not store.capabilities.flows:
         return None
-    return next(iter(await flow_store(store).flows([id])), None)
+    return next((found for found in await flow_store(store).flows([id]) if found.row.planned), None)
 
 
 async def single_jobs(store: Store, graph: Graph, row: Flow) -> dict[int, Job]:

@@ -67,6 +67,8 @@ class StepDependencies:
         self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
         self.needed_steps = self.result_steps.union(*self.value_steps)
         """The steps whose value is read by another step, or is part of the flow's result."""
+        self.signals = {step.name: n for n, step in enumerate(steps) if step.signal is not None}
+        """The steps that are signals, by name."""
         self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
         """What conditions read of each step's value."""
         self.is_kept = False
@@ -193,6 +195,7 @@ class Graph:
         "plan",
         "required",
         "result_steps",
+        "signals",
         "sources",
         "steps",
         "value_readers",
@@ -212,6 +215,7 @@ class Graph:
         self.condition_paths = found.condition_paths
         self.value_readers, self.required, self.first_jobs = found.value_readers, found.required, found.first_jobs
         self.sources, self.yielders, self.decided_after = found.sources, found.yielders, found.decided_after
+        self.signals = found.signals
 
 
 def behind(graph: Graph, steps: Collection[int], continued: Collection[int] = ()) -> set[int]:

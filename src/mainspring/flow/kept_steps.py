@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..records.flow import Flow, ItemCounts, StepStatus
+from ..records.flow import Flow, GivenSignal, ItemCounts, StepStatus
 from ..records.plan import KeptStep
 from .graph import Graph, behind
 
 _FAILED = (StepStatus.DEAD, StepStatus.CANCELLED)
+# Of a signal without a value.
+_TIMED_OUT = (StepStatus.DEAD, StepStatus.COMPLETED)
 
 
 class Obstacle(NamedTuple):
@@ -75,8 +77,12 @@ def with_kept_steps(graph: Graph, flow: Flow) -> Flow:
     """The new flow with the steps that its plan takes over."""
     kept = graph.plan.kept
     operator = StepStatus.SKIPPED_BY_OPERATOR
+    signals = {n: one for n, one in kept.items() if graph.steps[n].signal is not None}
+    given = {graph.steps[n].name: one.value for n, one in signals.items() if one.value is not None}
     return replace(
         flow,
+        inbox={**flow.inbox, **{name: GivenSignal(text, "", flow.began_at) for name, text in given.items()}},
+        late=tuple(graph.steps[n].name for n, one in signals.items() if one.value is None and one.status in _TIMED_OUT),
         statuses="".join(kept[n].status if n in kept else status for n, status in enumerate(flow.statuses)),
         counts={
             n: ItemCounts(one.made, one.made, one.dead, one.cancelled)

@@ -11,30 +11,32 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ..ids import JobId
-from ..records.flow import FLOW_DEADLINE, OPEN, Flow, FlowDeadline, ItemCounts, Move, StepEnd, StepStatus
-from ..records.job import MAX_PRIORITY, NewJob
+from ..records.flow import OPEN, Flow, FlowDeadline, GivenSignal, ItemCounts, Move, StepEnd, StepStatus
 from ..records.step import MAX_LIVES, MAX_POSITION
 from .graph import Graph, behind
 from .job_template import step_job_id
 from .kept_steps import with_kept_steps
 from .row_edit import RowEdit
+from .signals import deadline_job
 from .yielding import stop_making_items
 
 _NO_ITEMS: Mapping[int, int] = {}
 
 
-def start(graph: Graph, id: JobId, queue: str, now: datetime) -> Move:
+def start(graph: Graph, id: JobId, queue: str, now: datetime, before: Flow | None = None) -> Move:
     """A new flow: the steps that need nothing are released. One that takes steps over from another flow begins behind
-    these."""
+    these. `before` is its row without a plan, if signals were given already."""
     statuses = StepStatus.WAITING * len(graph.steps)
     flow = Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now)
+    if before is not None:
+        flow = replace(flow, queue=before.queue, revision=before.revision, inbox=before.inbox)
     if not graph.plan.kept:
         edit = RowEdit(graph, flow, now)
         edit.look_at(n for n, needs in enumerate(graph.needs) if not needs)
         return _with_deadline(graph, edit.move(), now)
     edit = RowEdit(graph, with_kept_steps(graph, flow), now)
     for n, kept in graph.plan.kept.items():
-        if kept.value is not None:
+        if kept.value is not None and graph.steps[n].signal is None:
             edit.keep_value(n, kept.value)
     edit.look_at(range(len(graph.steps)))
     return _with_deadline(graph, edit.move(), now)
@@ -90,21 +92,24 @@ def time_out(graph: Graph, flow: Flow, now: datetime) -> Move:
     return edit.move()
 
 
+def take_signals(
+    graph: Graph, flow: Flow, given: Mapping[str, GivenSignal], late: Collection[JobId], now: datetime
+) -> Move:
+    """The flow after signals were given, and after the jobs `late` have said that signals are late."""
+    edit = RowEdit(graph, flow, now)
+    if edit.signals is not None:
+        edit.look_at(edit.signals.steps(edit.signals.take(given, late)))
+    return edit.move()
+
+
 def _with_deadline(graph: Graph, move: Move, now: datetime) -> Move:
     """The move of a flow that begins, perhaps again: if it has a timeout, with a deadline and the job for it."""
     flow, seconds = move.flow, graph.plan.timeout
     if seconds is None or flow.state == "over" or flow.deadline is not None:
         return move
     id, at = step_job_id(flow.id, MAX_POSITION - flow.revision, now), now + timedelta(seconds=seconds)
-    job = NewJob(
-        id=id,
-        task=FLOW_DEADLINE,
-        payload=f'{{"flow":"{flow.id}"}}',
-        queue=flow.queue,
-        priority=MAX_PRIORITY,
-        run_at=at,
-    )
-    return Move(replace(flow, deadline=FlowDeadline(at, id)), (*move.jobs, job), move.cancel, move.wake)
+    job = deadline_job(id, flow.id, flow.queue, at)
+    return replace(move, flow=replace(flow, deadline=FlowDeadline(at, id)), jobs=(*move.jobs, job))
 
 
 def may_skip(flow: Flow, step: int) -> bool:
@@ -168,6 +173,8 @@ def revive(
         edit.notes.pop(n, None)
     for n in steps:
         _reset(edit, n)
+        if edit.signals is not None:
+            edit.signals.ask_again(n)
     edit.look_at(steps)
     return _with_deadline(graph, edit.move(), now)
 
@@ -183,6 +190,8 @@ def _reopened(graph: Graph, flow: Flow, steps: Collection[int], later: Collectio
     for n in sorted(later):
         if edit.statuses[n] != StepStatus.RELEASED and n not in steps:
             _reset(edit, n)
+            if edit.signals is not None:
+                edit.signals.wait_anew(n)
     edit.look_at(later)
     return edit
 

@@ -18,6 +18,7 @@ from .conditions import ABSENT, Absent, LargeValue, at_path, is_true, none_if_ab
 from .graph import Graph, extract_key
 from .job_template import JobTemplate, fan_out_job, first_job, released
 from .json_text import encode_text, object_text, pointer_part
+from .signals import SIGNAL_LATE, SignalSteps
 from .yielding import ITEMS_NOT_MADE, ITEMS_STOPPED, close_maps, may_run, open_map
 
 # A larger result is read by the worker that needs it.
@@ -64,6 +65,7 @@ class RowEdit:
         self._jobs: list[NewJob] = []
         self._templates: dict[int, JobTemplate] = {}
         """Of the items of maps."""
+        self.signals = SignalSteps(graph, flow, now) if graph.signals else None
         self._cancel: set[int] = set()
 
     def move(self) -> Move:
@@ -86,7 +88,8 @@ class RowEdit:
             cancelled=self._flow.cancelled or self.state in ("cancelling", "aborting"),
             ended_at=(self._flow.ended_at or self.now) if over else None,
         )
-        return Move(flow, tuple(self._jobs), tuple(sorted(self._cancel)), over and self._flow.state != "over")
+        move = Move(flow, tuple(self._jobs), tuple(sorted(self._cancel)), (), over and self._flow.state != "over")
+        return move if self.signals is None else self.signals.written_to(move)
 
     def _has_ended(self) -> bool:
         return OPEN.isdisjoint(self.statuses) and all(counts.done for counts in self.counts.values())
@@ -250,8 +253,8 @@ class RowEdit:
             return StepStatus.SKIPPED_WITH_ALL
         return self._checked(n)
 
-    def _checked(self, n: int) -> str:
-        """Released, or skipped because an argument is absent or the condition is false."""
+    def _checked(self, n: int) -> str | None:
+        """Released, or skipped because an argument is absent or the condition is false. A signal is decided."""
         step = self._graph.steps[n]
         for operand in self._graph.required[n]:
             if self._is_absent(operand):
@@ -262,7 +265,11 @@ class RowEdit:
         except LargeValue:
             self.notes[n] = f"its condition compares a value of more than {MAX_INLINE_BYTES:,} bytes: compare in a task"
             return StepStatus.DEAD
-        return StepStatus.RELEASED
+        if self.signals is None or step.signal is None:
+            return StepStatus.RELEASED
+        if (status := self.signals.decide(n)) == StepStatus.DEAD:
+            self.notes[n] = SIGNAL_LATE
+        return status
 
     # values
 
@@ -299,10 +306,15 @@ class RowEdit:
             return status != StepStatus.COMPLETED and not yields
         return isinstance(operand, FirstOf) and all(map(self._is_absent, operand.operands))
 
-    def _inline(self, n: int) -> Any:
+    def _in_row(self, n: int) -> str | None:
+        """The value of a step, if the row has it."""
+        signals = None if self._graph.steps[n].signal is None else self.signals
+        return self.values.get(n) if signals is None else signals.text(n)
+
+    def _part(self, n: int, text: str, path: tuple[str | int, ...]) -> Any:
         if n not in self._decoded:
-            self._decoded[n] = _decode(self.values[n])
-        return self._decoded[n]
+            self._decoded[n] = _decode(text)
+        return at_path(self._decoded[n], path)
 
     def _value(self, operand: Operand) -> Any:
         """The JSON value of an operand of a condition."""
@@ -312,8 +324,8 @@ class RowEdit:
             case ValueOf(step=n, path=path):
                 if self.statuses[n] != StepStatus.COMPLETED:
                     return ABSENT
-                if n in self.values:
-                    return at_path(self._inline(n), path)
+                if (text := self._in_row(n)) is not None:
+                    return self._part(n, text, path)
                 text = self.extracts.get(extract_key(operand))
                 if text == _LARGE:
                     raise LargeValue
@@ -334,12 +346,12 @@ class RowEdit:
             case ValueOf(step=n, path=path):
                 if self._is_absent(operand):
                     return ABSENT
-                if n not in self.values:
+                if (text := self._in_row(n)) is None:
                     filled.refs[place] = StepValue(
                         position_of(n, 0, self.lives.get(n, 0)), path, self._graph.steps[n].over is not None
                     )
                     return _NULL
-                return encode_text(none_if_absent(at_path(self._inline(n), path))) if path else self.values[n]
+                return encode_text(none_if_absent(self._part(n, text, path))) if path else text
             case FirstOf(operands=operands):
                 found = (one for one in operands if not self._is_absent(one))
                 chosen = next(found, None)

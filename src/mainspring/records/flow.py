@@ -70,6 +70,11 @@ FLOW_STOPPED = "its flow has stopped"
 MAX_CANCELLED_JOBS = 1000
 # Dead and cancelled jobs of a flow that are retried with it.
 MAX_RETRIED_JOBS = 10_000
+# Names of signals that a job keeps, the characters of a name, and the bytes of a value and of all values together.
+MAX_SIGNAL_NAMES = 100
+MAX_SIGNAL_NAME_CHARACTERS = 200
+MAX_SIGNAL_BYTES = 65_536
+MAX_INBOX_BYTES = 262_144
 
 
 class ItemCounts(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -90,10 +95,27 @@ class ItemCounts(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class FlowDeadline(Struct, frozen=True):
-    """When a flow that goes on is stopped, and the job that does it."""
+    """When a flow that goes on is stopped, or a signal is late, and the job that sees to it."""
 
     at: datetime
     job_id: JobId
+
+
+class GivenSignal(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The value of a signal, as it was given."""
+
+    value: str
+    """JSON."""
+    delivery: str
+    at: datetime
+
+
+class AwaitedSignal(Struct, frozen=True):
+    """A signal that a job without a plan waits for."""
+
+    name: str
+    deadline: datetime | None = None
+    """When the job goes on without it."""
 
 
 class Flow(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -127,12 +149,20 @@ class Flow(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Whether it was stopped at its deadline."""
     deadline: FlowDeadline | None = None
     """None once it is over, and without a timeout."""
+    planned: bool = True
+    """Whether there is a plan. If not, the job has signals only, or is a flow that is not planned yet."""
+    inbox: Mapping[str, GivenSignal] = {}
+    """The signals that were given, by name."""
+    waits: Mapping[str, FlowDeadline | None] = {}
+    """The signals that are waited for, by name; None: without a timeout."""
+    late: tuple[str, ...] = ()
+    """The signals whose time was over before they came."""
     began_at: datetime
     ended_at: datetime | None = None
 
 
 class FlowWithPlan(Struct, frozen=True, gc=False):
-    """A flow's row and its plan."""
+    """A flow's row and its plan; the plan of no steps if it has none (Flow.planned)."""
 
     row: Flow
     plan: Plan
@@ -159,12 +189,21 @@ class SkipStep(Struct, frozen=True):
 
 
 class TimeOut(Struct, frozen=True):
-    """The deadline of a flow has come. Another deadline than that of this job is left alone."""
+    """The deadline of a flow, or of a signal, has come. Another deadline than that of this job is left alone."""
 
     job_id: JobId
 
 
-FlowRequest = SkipStep | TimeOut
+class GiveSignal(Struct, frozen=True):
+    """Gives a signal its value. The same delivery may be repeated."""
+
+    name: str
+    value: str
+    """JSON."""
+    delivery: str
+
+
+FlowRequest = SkipStep | TimeOut | GiveSignal
 """What is asked of a flow, beside what happens to its jobs."""
 
 
@@ -175,5 +214,7 @@ class Move(Struct, frozen=True, gc=False):
     jobs: tuple[NewJob, ...] = ()
     cancel: tuple[int, ...] = ()
     """Steps whose unfinished jobs are cancelled."""
+    drop: tuple[JobId, ...] = ()
+    """Jobs of deadlines that are no longer needed."""
     wake: bool = False
     """Whether the flow's own job is due, to conclude."""

@@ -20,6 +20,7 @@ from ..span import Span, seconds
 from ..suggest import SuggestingMeta
 from ..survived_errors import SurvivedErrors
 from .circuit import Breaker
+from .flow import AwaitedSignal
 from .job import Job, NewJob, State
 from .plan import Plan
 from .run import PARTIAL, PARTIAL_TYPE, Ending, Failure, Items, RunNotes, outcome_of
@@ -89,11 +90,12 @@ class Finish(Directive):
 
 
 class Suspend(Directive):
-    """Lets the job wait for the steps of its flow: those of `plan`, or of the plan that is stored already."""
+    """Lets the job wait for the steps of its flow: those of `plan`, or of the plan that is stored already. A job
+    without a plan waits for one of the signals that it `awaits`."""
 
-    def __init__(self, plan: Plan | None = None) -> None:
-        super().__init__("waits for its steps")
-        self.plan = plan
+    def __init__(self, plan: Plan | None = None, awaits: tuple[AwaitedSignal, ...] = ()) -> None:
+        super().__init__("waits for a signal" if awaits else "waits for its steps")
+        self.plan, self.awaits = plan, awaits
 
 
 class Done(Struct, frozen=True, gc=False):
@@ -224,6 +226,8 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """What a completion means for the flow, if it is more than the step's result."""
     plan: Plan | None = None
     """The steps that a job in state WAITING waits for. None: those that are stored already."""
+    awaits: tuple[AwaitedSignal, ...] = ()
+    """The signals that a job without a plan waits for; with WAITING."""
     concludes: int | None = None
     """The revision of the flow's row that the run has concluded."""
 
@@ -260,30 +264,13 @@ def decide(
             step=job.step,
         )
 
-    def outcome(
-        state: State,
-        ending: Ending,
-        failure: Failure | None = None,
-        *,
-        run_at: datetime | None = None,
-        refund: bool = False,
-        crash: bool = False,
-        silent: bool = False,
-        result: str | None = None,
-        step_end: StepEnding | None = None,
-        plan: Plan | None = None,
-    ) -> Outcome:
+    def outcome(state: State, ending: Ending, failure: Failure | None = None, **fields: Any) -> Outcome:
         return Outcome(
             id=job.id,
             lease=job.lease or "",
             state=state,
             ending=ending,
             finished_at=now,
-            run_at=run_at,
-            refund=refund,
-            crash=crash,
-            silent=silent,
-            result=result,
             failure=failure,
             account=account,
             breaker=policy.breaker,
@@ -293,8 +280,7 @@ def decide(
             due_at=job.due_at,
             schedule=job.counted_schedule,
             step=job.step,
-            step_end=step_end,
-            plan=plan,
+            **fields,
         )
 
     match ended:
@@ -309,8 +295,8 @@ def decide(
         case Skip():
             note = Failure("Skipped", failure_of(ended, stack=False).message)
             return outcome(State.COMPLETED, Ending.COMPLETED, note, step_end="skipped")
-        case Suspend(plan=plan):
-            return outcome(State.WAITING, Ending.SUSPENDED, refund=True, plan=plan)
+        case Suspend(plan=plan, awaits=awaits):
+            return outcome(State.WAITING, Ending.SUSPENDED, refund=True, plan=plan, awaits=awaits)
         case Released():
             return outcome(State.PENDING, Ending.RELEASED, run_at=now, refund=True)
         case Snooze(delay=delay):

@@ -98,11 +98,23 @@ class StepOptions(Struct, frozen=True, gc=False, omit_defaults=True):
     fingerprint: str | None = None
 
 
+class SignalStep(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What makes a step a signal: it has no job, and its value is given from outside."""
+
+    timeout: float | None = None
+    """Seconds from the end of what the step needs; None: it waits without end."""
+    default: Operand | None = None
+    """Its value after the timeout. None: it is dead then."""
+    schema: str = ""
+    """The JSON schema of its values; empty: they are not described."""
+
+
 class PlannedStep(Struct, frozen=True, gc=False, omit_defaults=True):
     """One step of a plan. It needs only steps before it."""
 
     name: str
     task: str
+    """Empty if the step is a signal."""
     args: Mapping[str, Operand] = {}
     accepts_none: tuple[str, ...] = ()
     """The arguments whose parameters accept None."""
@@ -119,6 +131,7 @@ class PlannedStep(Struct, frozen=True, gc=False, omit_defaults=True):
     yields: bool = False
     """Whether its task yields the items of the maps over this step."""
     options: StepOptions = StepOptions()
+    signal: SignalStep | None = None
 
 
 class KeptStep(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -127,7 +140,8 @@ class KeptStep(Struct, frozen=True, gc=False, omit_defaults=True):
     status: str
     """One of flow.StepStatus."""
     value: str | None = None
-    """The result of a step that is no map as JSON, if another step or the flow's result may read it."""
+    """The result of a step that is no map as JSON, if another step or the flow's result may read it. A signal whose
+    time was over has none."""
     items: tuple[tuple[int, str | Failure], ...] | None = None
     """The results of a map by index, from 0 on, or why items have none; None if nothing may read them."""
     made: int | None = None
@@ -153,3 +167,7 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     kept: Mapping[int, KeptStep] = {}
     """Steps that are not run, since the flow takes them over from another one; dead ones in the order of their deaths.
     A step that is put back to work is no longer one of them."""
+
+
+NO_STEPS = Plan(())
+"""The plan of a row without one."""

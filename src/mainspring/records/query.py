@@ -14,6 +14,9 @@ from ..suggest import SuggestingStructMeta
 from .job import Shown, State
 from .run import PARTIAL_KIND
 
+SignalRefusal = Literal["twice", "late", "unknown", "full"]
+"""Why a signal was not taken: another value was given, its time is over, there is no such name, or no room for it."""
+
 
 class Refusal(Struct, frozen=True):
     """Why an action did not change a job: its state, the job that holds its key, or an error in its new arguments."""
@@ -22,6 +25,7 @@ class Refusal(Struct, frozen=True):
     key: str | None = None
     holder: JobId | None = None
     error: str | None = None
+    signal: SignalRefusal | None = None
 
 
 class Changed(Struct, frozen=True):

@@ -41,7 +41,8 @@ class FlowStore(Protocol):
     """
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
-        """FL12. The flows of these jobs with their plans, by id. A job that has none is left out."""
+        """FL12. The flows of these jobs with their plans, by id. A job that has none is left out; one that has signals
+        and no plan comes with the plan of no steps."""
         ...
 
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
@@ -59,5 +60,21 @@ class FlowStore(Protocol):
         FL16. A flow whose plan has a timeout has a deadline until it is over, and a job of flow.FLOW_DEADLINE, stored
             with it and due then; it is deleted when the flow is over or deleted. A flow that is reopened has another
             one. TimeOut by that job makes the flow moves.time_out() of itself; by any other job it changes nothing.
+        FL17. A signal of a plan (PlannedStep.signal) has no job. When what it needs has ended it completes with the
+            value that was given before, or waits for one. With a timeout it then has a deadline (Flow.waits), and a
+            job of flow.FLOW_DEADLINE stored with it and due then; that job is deleted when it waits no more. TimeOut by
+            that job makes the signal late: it completes with its default, or is dead.
+        FL18. GiveSignal: the value is in the flow's inbox, and the flow becomes moves.take_signals() of itself, in one
+            transaction. The same delivery again changes nothing. It is refused (Refusal.signal) as `twice` if another
+            delivery has given that name a value; as `unknown` if the plan has no such signal, or there is no such job;
+            as `late` if the name's time was over, its step does not wait any more, or the job is final; as `full`
+            beyond flow.MAX_SIGNAL_NAMES and MAX_INBOX_BYTES.
+        FL19. A job without a plan keeps signals of every name until it ends, in a row that the first one makes
+            (Flow.planned is false). A plan that comes later takes the inbox over.
+        FL20. A job without a plan may wait for signals: an outcome in state WAITING with `awaits`. If one of them has
+            come, or its time is over, the job is due at once; else when that happens, in the transaction in which it
+            does. Deadlines are those of FL17. A signal that is waited for already keeps its deadline.
+        FL21. To actions, a job whose row has no plan is a job without a flow. When it is cancelled while it waits, or
+            is deleted, the jobs of its deadlines are deleted; its row goes with the job.
         """
         ...

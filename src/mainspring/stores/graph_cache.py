@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..ids import JobId
+from ..records.flow import Flow
+from ..records.plan import NO_STEPS
 from ..records.unreadable import unreadable_record
 
 if TYPE_CHECKING:
@@ -44,6 +47,21 @@ class GraphCache:
             while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
                 _, (_, size) = self._graphs.popitem(last=False)
                 self._characters -= size
+
+
+@cache
+def no_steps() -> Graph:
+    """The graph of a row without a plan."""
+    from ..flow.graph import Graph
+
+    return Graph(NO_STEPS)
+
+
+def graph_of(flow: Flow | None, graphs: Mapping[JobId, Graph]) -> Graph | None:
+    """The graph of the flow's plan; None if that is missing."""
+    if flow is None:
+        return None
+    return graphs.get(flow.id) if flow.planned else no_steps()
 
 
 def decode_graphs(rows: Iterable[tuple[JobId, str]], cache: GraphCache | None = None) -> dict[JobId, Graph]:

@@ -29,7 +29,10 @@ async def dead_steps(reads: FlowReads, graph: Graph, row: Flow, dead: Sequence[i
     found: list[DeadStep] = []
     for n in dead[:MAX_DEAD_STEPS]:
         step, position = graph.steps[n], position_of(n, 0, row.lives.get(n, 0))
-        if step.over is not None:
+        if step.signal is not None:
+            why = row.notes.get(n) or KEPT
+            found.append(DeadStep(name=step.name, task="", failure=Failure("SignalTimeout", why)))
+        elif step.over is not None:
             found += await _dead_items(reads, graph, row, n, MAX_DEAD_STEPS - len(found))
         elif (job := await reads.step_job(row.id, position)) is not None:
             found.append(_dead_step(step.name, job))

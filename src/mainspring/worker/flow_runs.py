@@ -11,6 +11,7 @@ import msgspec
 from ..flow.conditions import ABSENT, at_path
 from ..flow.function import plan_of
 from ..flow.graph import Graph
+from ..flow.signals import signal_text
 from ..flow.verdict import judge
 from ..ids import JobId
 from ..insight.flow_view import STEP_STATES
@@ -56,7 +57,7 @@ class FlowRuns:
         # A job that comes with its plan has one before its first run.
         if task.is_flow and (job.runs > 1 or job.task == PLANNED_FLOW or REPLAY_OF in job.metadata):
             found = await self.reads.flow(job.id)
-            if found is not None:
+            if found is not None and found.row.planned:
                 return await self._conclude(ctx, found)
         if not job.refs:
             ctx.prepare(job, task.arguments.decode(job.payload))
@@ -174,8 +175,9 @@ class FlowRuns:
         n = value.step
         if row.statuses[n] != StepStatus.COMPLETED:
             return _NULL
-        if n in row.values:
-            return _part(budget.take(row.values[n]), value.path)
+        text = row.values.get(n)
+        if (found := signal_text(graph, row, n) if text is None else text) is not None:
+            return _part(budget.take(found), value.path)
         position = position_of(n, 0, row.lives.get(n, 0))
         many = graph.steps[n].over is not None
         return await self._text(row.id, StepValue(position, value.path, many), budget)

@@ -6,6 +6,7 @@ from ...flow.graph import Graph
 from ...ids import JobId
 from ...records.flow import Flow
 from ...records.step import StepRef
+from ..graph_cache import no_steps
 
 
 class FlowTable:
@@ -24,6 +25,11 @@ class FlowTable:
         jobs.pop(ref.position, None)
         if not jobs:
             self._jobs.pop(ref.flow, None)
+
+    def put(self, flow: Flow) -> None:
+        self.rows[flow.id] = flow
+        if not flow.planned:
+            self.graphs[flow.id] = no_steps()
 
     def drop(self, id: JobId) -> None:
         self.rows.pop(id, None)

@@ -133,7 +133,7 @@ class MemoryTables:
         return False
 
     def put_flow(self, flow: Flow) -> None:
-        self.flows.rows[flow.id] = flow
+        self.flows.put(flow)
 
     def drop_flow(self, id: JobId) -> None:
         self.flows.drop(id)

@@ -88,7 +88,7 @@ class PostgresFinish(PostgresFlowLatch):
         return {outcome.id for outcome in outcomes}
 
     async def _finish_others(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        planned = [outcome.finished_at for outcome in outcomes if outcome.plan is not None]
+        planned = [outcome.finished_at for outcome in outcomes if outcome.plan is not None or outcome.awaits]
         older = await self._older_workers(max(planned)) if planned else ()
         stands, tables = await self._transact(lambda db: _write_by_rule(db, outcomes, older))
         keep_graphs(tables, tables.written_plans)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import asyncpg
 import msgspec
 
 from ...flow.graph import Graph
@@ -16,7 +17,7 @@ from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, State
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
-from ..graph_cache import GraphCache, decode_graphs
+from ..graph_cache import GraphCache, decode_graphs, graph_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .flow_latch import RAISE_LATCH
@@ -37,8 +38,8 @@ async def add_flows(db: Session, tables: CountedTables, ids: Collection[JobId]) 
     flows = await add_counted(db, tables, decode_flows(await db.rows(_LOCK_FLOWS, list(ids))))
     graphs = await _read_graphs(db, flows)
     for id in ids:
-        graph = graphs.get(id)
-        tables.add_flow(id, None if graph is None else flows.get(id), graph)
+        graph = graph_of(flow := flows.get(id), graphs)
+        tables.add_flow(id, None if graph is None else flow, graph)
 
 
 async def lock_flows(db: Session, ids: Collection[JobId]) -> None:
@@ -140,6 +141,9 @@ _ADD_PLANS = """INSERT INTO mainspring_plans (flow, body) SELECT * FROM unnest($
 _WRITE = f"""INSERT INTO mainspring_flows (id, body)
     SELECT * FROM unnest(string_to_array($1, '{SEPARATOR}'), $2::text[])
     ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+# A row that was not there when its job was read: nothing was locked. If it is now, the verb runs again.
+_ADD = f"""INSERT INTO mainspring_flows (id, body)
+    SELECT * FROM unnest(string_to_array($1, '{SEPARATOR}'), $2::text[]) ON CONFLICT DO NOTHING RETURNING id"""
 _ADD_JOBS = f"""INSERT INTO mainspring_steps (flow, position, job_id)
     SELECT * FROM unnest(string_to_array($1, '{SEPARATOR}'), string_to_array($2, '{SEPARATOR}')::bigint[],
         string_to_array($3, '{SEPARATOR}')) ON CONFLICT DO NOTHING"""
@@ -153,14 +157,25 @@ async def write_flows(db: Session, tables: CountedTables) -> dict[JobId, int]:
         await db.run(_ADD_PLANS, list(plans), list(plans.values()))
         # Again, if a migration has lowered it since: it found no flow before it let this transaction insert one.
         await db.run(RAISE_LATCH)
-    changed = tables.changed_flows()
-    if kept := {id: _encode(flow).decode() for id, flow in changed.items() if flow is not None}:
+    changed, new = tables.changed_flows(), tables.new_flows()
+    if not plans and any(flow is not None and not flow.planned for flow in changed.values()):
+        await db.run(RAISE_LATCH)
+    texts = {id: _encode(flow).decode() for id, flow in changed.items() if flow is not None}
+    if added := {id: text for id, text in texts.items() if id in new}:
+        await _add_rows(db, added)
+    if kept := {id: text for id, text in texts.items() if id not in new}:
         await db.run(_WRITE, SEPARATOR.join(kept), list(kept.values()))
     if gone := [id for id, flow in changed.items() if flow is None]:
         await db.run("DELETE FROM mainspring_flows WHERE id = ANY($1)", gone)
         await db.run("DELETE FROM mainspring_plans WHERE flow = ANY($1)", gone)
     await write_counts(db, tables, [flow for flow in changed.values() if flow is not None], gone)
     return {id: len(text) for id, text in plans.items()}
+
+
+async def _add_rows(db: Session, texts: Mapping[JobId, str]) -> None:
+    """Adds rows of new flows. A signal and the plan of its flow may come at the same time: both add the row."""
+    if len(await db.rows(_ADD, SEPARATOR.join(texts), list(texts.values()))) < len(texts):
+        raise asyncpg.SerializationError("another transaction has stored the flow meanwhile")
 
 
 def keep_graphs(tables: LoadedTables, sizes: Mapping[JobId, int]) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...ids import JobId
-from ...records.flow import FlowRequest, FlowWithPlan
+from ...ids import JobId, WorkerId
+from ...records.flow import FlowRequest, FlowWithPlan, GiveSignal
 from ...records.job import Job
 from ...records.query import Refusal
-from ..graph_cache import decode_graphs
+from ..graph_cache import decode_graphs, graph_of
 from ..rows import COLUMNS, job_of
 from ..rules.read_sets import of_flow_request
+from .flow_latch import PostgresFlowLatch
 from .flow_rows import decode_flows, lock_families
-from .handle import PostgresHandle
 from .item_counts import counted_ends, with_counted
 from .pool import SEPARATOR, Session
 from .tables import load, write
@@ -22,7 +22,7 @@ _FLOWS = f"""SELECT flow.id, flow.body, plan.body, (
         SELECT string_agg(position || ' ' || ended, '{SEPARATOR}') FROM mainspring_item_counts AS counts
         WHERE counts.flow = flow.id) AS counted
     FROM mainspring_flows AS flow
-    JOIN mainspring_plans AS plan ON plan.flow = flow.id WHERE flow.id = ANY($1) ORDER BY flow.id"""
+    LEFT JOIN mainspring_plans AS plan ON plan.flow = flow.id WHERE flow.id = ANY($1) ORDER BY flow.id"""
 _COLUMNS = ", ".join(f"job.{name}" for name in COLUMNS.split(", "))
 # One statement, hence one snapshot: a job that ends meanwhile moves from one table to the other.
 STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps AS step
@@ -31,7 +31,7 @@ STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps AS step
     WHERE step.flow = $1 AND step.position >= $2 AND step.position <= $3 ORDER BY step.position LIMIT $4"""
 
 
-class PostgresFlows(PostgresHandle):
+class PostgresFlows(PostgresFlowLatch):
     """The verbs flows, step_jobs and change_flow."""
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
@@ -40,8 +40,9 @@ class PostgresFlows(PostgresHandle):
         for id, *_, counted in rows:
             if counted is not None and id in flows:
                 flows[id] = with_counted(flows[id], counted_ends(id, counted))
-        graphs = decode_graphs((id, plan) for id, _, plan, _ in rows)
-        return [FlowWithPlan(flows[id], graphs[id].plan) for id, *_ in rows if id in flows and id in graphs]
+        graphs = decode_graphs((id, plan) for id, _, plan, _ in rows if plan is not None)
+        found = [(flows[id], graph_of(flows[id], graphs)) for id, *_ in rows if id in flows]
+        return [FlowWithPlan(flow, graph.plan) for flow, graph in found if graph is not None]
 
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         rows = await self._read(lambda db: db.rows(STEP_JOBS, flow, first, last, limit))
@@ -49,17 +50,21 @@ class PostgresFlows(PostgresHandle):
 
     async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
         self._idle = False
-        refusal = await self._transact(lambda db: _change_flow(db, id, request, now))
+        older = await self._older_workers(now) if isinstance(request, GiveSignal) else ()
+        refusal = await self._transact(lambda db: _change_flow(db, id, request, now, older))
         self._announce("new", "final")
         return refusal
 
 
-async def _change_flow(db: Session, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
+async def _change_flow(
+    db: Session, id: JobId, request: FlowRequest, now: datetime, older_workers: Sequence[WorkerId]
+) -> Refusal | None:
     """Runs inside a transaction."""
     from ..rules.flow_requests import change_flow
 
     await lock_families(db, [id])
     tables = await load(db, [id], of_flow_request)
+    tables.older_workers = older_workers
     refusal = change_flow(tables, id, request, now)
     await write(db, tables)
     return refusal

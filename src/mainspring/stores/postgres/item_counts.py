@@ -21,7 +21,7 @@ from ...records.outcome import Outcome
 from ...records.step import StepRef, position_of
 from ..rules.loaded import LoadedTables
 from .pool import SEPARATOR, Session
-from .script import FLOWS_VERSION
+from .script import COUNTS_VERSION
 
 # The last ends of a map, which the rule counts. A map with fewer items has no row.
 MIN_COUNTED_ITEMS = 50
@@ -146,7 +146,7 @@ _GIVEN = f"""unnest(string_to_array($1, '{SEPARATOR}'), string_to_array($2, '{SE
 # A migration may lower the latch again, but not beside this transaction, which has written flows.
 _WRITE = f"""INSERT INTO mainspring_item_counts (flow, position, ended, allowed)
     SELECT flow, position, 0, allowed FROM {_GIVEN} AS given (flow, position, allowed)
-    WHERE EXISTS (SELECT FROM mainspring_schema WHERE oldest >= {FLOWS_VERSION})
+    WHERE EXISTS (SELECT FROM mainspring_schema WHERE oldest >= {COUNTS_VERSION})
     ON CONFLICT (flow, position) DO UPDATE SET ended = 0, allowed = excluded.allowed
     RETURNING flow, position"""
 _ADD_MADE = f"""UPDATE mainspring_item_counts AS counts SET allowed = counts.allowed + given.made

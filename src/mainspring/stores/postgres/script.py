@@ -8,8 +8,10 @@ from .url import PostgresUrl
 # Lock timeout of a migration: while it waits for a table, all other transactions wait behind it.
 LOCK_SECONDS = 2.0
 # The schema with which releases move flows as this one does. One without flows would end a step and move nothing;
-# the one before knows no task that yields, no skip, no timeout, and no ends counted beside the flow's row.
-FLOWS_VERSION = 7
+# those before know no signals, or also no task that yields, no skip and no timeout.
+FLOWS_VERSION = 8
+# The schema with which releases know ends that are counted beside the flow's row.
+COUNTS_VERSION = 7
 # The schema that has tables of flows.
 _FLOW_TABLES_VERSION = 6
 

@@ -409,3 +409,8 @@ CREATE TABLE mainspring_item_counts (
 
 -- down 7
 DROP TABLE mainspring_item_counts;
+
+-- up 8, for 1
+-- The same tables: releases that know this schema also know signals.
+
+-- down 8

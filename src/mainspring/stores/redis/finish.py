@@ -158,7 +158,8 @@ async def _finish_by_rule(shards: Shards, outcomes: Sequence[Outcome], times: Ma
         return finish_one(tables, outcome) or tables.is_recorded(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
-    older = await older_workers(shards, now) if any(outcome.plan is not None for outcome in outcomes) else []
+    begins = any(outcome.plan is not None or outcome.awaits for outcome in outcomes)
+    older = await older_workers(shards, now) if begins else []
     accepted = await transact(shards, "finish", outcomes, needs, rule, now)
     return {outcome.id for outcome, is_accepted in zip(outcomes, accepted, strict=True) if is_accepted}
 

@@ -17,7 +17,7 @@ from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.plan import Plan
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
-from ..graph_cache import GraphCache
+from ..graph_cache import GraphCache, no_steps
 from ..rules.loaded import ChangedJob, LoadedTables
 from ..rules.read_sets import Name
 from .index import STEPS_SETS, Command, StepsSet, step_entry, steps_key
@@ -50,6 +50,8 @@ NO_FLOW = FlowRow()
 def flow_row(id: JobId, shard: Shard, text: bytes, plan: bytes | None, graphs: GraphCache) -> FlowRow:
     try:
         flow, graph = _decode_flow(text), graphs.get(id)
+        if not flow.planned:
+            return FlowRow(shard, text, flow, no_steps())
         if graph is None:
             graph = Graph(_decode_plan(plan or b""))
             graphs.put(id, graph, len(plan or b""))

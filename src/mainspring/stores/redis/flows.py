@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...ids import JobId
-from ...records.flow import FlowRequest, FlowWithPlan
+from ...ids import JobId, WorkerId
+from ...records.flow import FlowRequest, FlowWithPlan, GiveSignal
 from ...records.job import Job
 from ...records.query import Refusal
 from ..rules.loaded import LoadedTables
@@ -16,6 +16,7 @@ from .flow_rows import StepRange
 from .handle import RedisHandle
 from .job_reads import read_if
 from .reads import fetch
+from .releases import older_workers
 from .shard import Shard, Shards
 from .snapshot import Snapshot
 from .transact import transact
@@ -40,21 +41,25 @@ class RedisFlows(RedisHandle):
     async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
         shards = self._open()
         with self._clock.outside():
+            older = await older_workers(shards, now) if isinstance(request, GiveSignal) else []
             (refusal,) = await transact(
                 shards,
                 "change_flow",
                 [id],
                 of_flow_request,
-                lambda tables, id: _change_flow(tables, id, request, now),
+                lambda tables, id: _change_flow(tables, id, request, now, older),
                 now,
             )
         self._wakeups.notify("new", "final")
         return refusal
 
 
-def _change_flow(tables: LoadedTables, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
+def _change_flow(
+    tables: LoadedTables, id: JobId, request: FlowRequest, now: datetime, older: Sequence[WorkerId]
+) -> Refusal | None:
     from ..rules.flow_requests import change_flow
 
+    tables.older_workers = older
     return change_flow(tables, id, request, now)
 
 

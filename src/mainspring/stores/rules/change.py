@@ -20,7 +20,7 @@ def change(
     tables: Tables, action: Action, jobs: Iterable[Job], now: datetime, reason: str = "", update: Updates | None = None
 ) -> ChangedJobs:
     """Applies the action to these stored jobs, in order."""
-    from .flows import retried_job, stop_flow
+    from .flows import has_plan, note_end_of_wait, retried_job, stop_flow
 
     done: list[JobId] = []
     refused: dict[JobId, Refusal] = {}
@@ -36,9 +36,11 @@ def change(
             delete_job(tables, job, now)
         elif action is Action.RETRY:
             write_job(tables, job, retried_job(tables, current, now, update))
-        elif action is Action.CANCEL and job.state is State.WAITING and tables.flow(job.id) is not None:
+        elif action is Action.CANCEL and job.state is State.WAITING and has_plan(tables, job.id):
             write_job(tables, job, stop_flow(tables, job, now, reason))
         elif (changed := apply_action(action, current, now, reason, update)) is not job:
+            if action is Action.CANCEL:
+                note_end_of_wait(tables, job, now)
             write_job(tables, job, changed)
         done.append(job.id)
     return done, refused

@@ -34,12 +34,12 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
     if outcome.concludes is not None and _has_changed(tables, outcome):
         suspended = {"state": State.WAITING, "ending": Ending.SUSPENDED, "failure": None, "result": None}
         outcome = replace(outcome, **suspended, then=(), task="")
-    elif outcome.plan is not None and tables.older_workers:
+    elif (outcome.plan is not None or outcome.awaits) and tables.older_workers:
         outcome = _postponed(outcome, tables.older_workers)
     tables.add_execution(new_execution(job, outcome))
     write_job(tables, job, changed := apply_outcome(job, outcome), outcome.step_end)
     if changed.state is State.WAITING:
-        tables.flow_changes.note_suspension(job.id, outcome.finished_at, outcome.plan, job.queue)
+        tables.flow_changes.note_suspension(job.id, outcome.finished_at, outcome.plan, job.queue, outcome.awaits)
     _follow(tables, job.task, outcome)
     return outcome is given
 
@@ -64,6 +64,7 @@ def _postponed(outcome: Outcome, alive: Sequence[WorkerId]) -> Outcome:
         run_at=outcome.finished_at + timedelta(seconds=POSTPONED_SECONDS),
         failure=Failure(OLDER_RELEASE, older_workers_text(alive)),
         plan=None,
+        awaits=(),
     )
 
 
@@ -86,7 +87,7 @@ def follow_completion(tables: Tables, outcome: Outcome) -> None:
 
 def follow_suspension(tables: Tables, outcome: Outcome) -> None:
     """What follows the end of a run that planned a flow, whose job and run the store has written itself."""
-    tables.flow_changes.note_suspension(outcome.id, outcome.finished_at, outcome.plan, outcome.queue)
+    tables.flow_changes.note_suspension(outcome.id, outcome.finished_at, outcome.plan, outcome.queue, outcome.awaits)
     _follow(tables, outcome.task, outcome)
 
 

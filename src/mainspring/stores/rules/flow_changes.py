@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...ids import JobId
-from ...records.flow import StepEnd
+from ...records.flow import AwaitedSignal, GivenSignal, StepEnd
 from ...records.job import Job, State
 from ...records.outcome import StepEnding
 from ...records.plan import Plan
@@ -21,10 +21,14 @@ class FlowChange:
 
     __slots__ = (
         "at",
+        "awaits",
         "cancelled",
         "completed",
         "deleted",
+        "ended",
         "ends",
+        "given",
+        "late",
         "made",
         "plan",
         "queue",
@@ -53,6 +57,13 @@ class FlowChange:
         """Steps that an operator skips, and the reasons."""
         self.timed_out = False
         """Its deadline has come."""
+        self.given: dict[str, GivenSignal] = {}
+        self.late: list[JobId] = []
+        """The jobs of deadlines of signals that have come."""
+        self.awaits: tuple[AwaitedSignal, ...] = ()
+        """The signals that its own job, without a plan, waits for now."""
+        self.ended = False
+        """Its own job, without a plan, has ended while it waited."""
         self.cancelled = self.retried = self.deleted = False
         """An operator has cancelled, retried or deleted the flow's own job."""
 
@@ -78,10 +89,17 @@ class FlowChanges:
     def clear(self) -> None:
         self.noted = {}
 
-    def note_suspension(self, id: JobId, at: datetime, plan: Plan | None, queue: str) -> None:
-        """The flow's own job waits for its steps now: those of the plan, or of the one that is stored."""
+    def note_suspension(
+        self, id: JobId, at: datetime, plan: Plan | None, queue: str, awaits: tuple[AwaitedSignal, ...] = ()
+    ) -> None:
+        """The flow's own job waits for its steps now: those of the plan, or of the one that is stored; or, without a
+        plan, for signals."""
         change = self.of(id, at)
-        change.suspended, change.plan, change.queue = True, plan, queue
+        change.suspended, change.plan, change.queue, change.awaits = True, plan, queue, awaits
+
+    def note_signal(self, id: JobId, at: datetime, queue: str, name: str, given: GivenSignal) -> None:
+        change = self.of(id, at)
+        change.queue, change.given[name] = queue, given
 
     # jobs of steps
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ...flow import moves
 from ...flow.graph import Graph
 from ...flow.job_template import step_job_id
+from ...flow.signals import row_without_plan, stop_waiting, take_signals
 from ...flow.yielding import takes_items
 from ...ids import JobId
 from ...records.flow import CANCEL_STEPS, FLOW_STOPPED, MAX_CANCELLED_JOBS, Flow, FlowDeadline, Move, StepStatus
@@ -58,14 +59,13 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         yield from _delete(tables, id, change.at)
         return
     flow = tables.flow(id)
-    if flow is None and change.plan is not None:
+    if change.plan is not None and (flow is None or not flow.planned):
         tables.add_plan(id, change.plan)
-        move = moves.start(tables.graph(id), id, change.queue, change.at)
+        move = moves.start(tables.graph(id), id, change.queue, change.at, flow)
         yield from _apply(tables, move, change.at)
         flow = move.flow
-    if flow is None:
-        if change.suspended:
-            yield from _wake(tables, id, change.at)
+    if flow is None or not flow.planned:
+        yield from _settle_without_plan(tables, id, flow, change)
         return
     graph = tables.graph(id)
     revived = _current_refs(flow, change.revived) if change.revived else []
@@ -73,7 +73,7 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         revived = []  # its job runs again by itself
     for move in _moves(graph, flow, change, revived):
         _put(tables, move, change.at)
-        if move.cancel or move.wake:
+        if move.cancel or move.wake or move.drop:
             yield from _follow(tables, move, change.at)
         flow = move.flow
     if change.retried:
@@ -85,6 +85,18 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
     for step, reason in change.skipped.items():
         yield from _skip(tables, graph, id, step, reason, change.at)
     if change.suspended and flow.state == "over":
+        yield from _wake(tables, id, change.at)
+
+
+def _settle_without_plan(tables: Tables, id: JobId, flow: Flow | None, change: FlowChange) -> Iterator[list[Name]]:
+    """Changes the signals of a job that has no plan. One that waits for nothing is due."""
+    if flow is None and (change.given or change.awaits):
+        flow = row_without_plan(id, change.queue, change.at)
+    if flow is not None and change.ended:
+        yield from _apply(tables, stop_waiting(flow, change.at), change.at)
+    elif flow is not None and (change.given or change.late or change.awaits):
+        yield from _apply(tables, take_signals(flow, change.given, change.late, change.awaits, change.at), change.at)
+    if change.suspended and not change.awaits:
         yield from _wake(tables, id, change.at)
 
 
@@ -118,6 +130,10 @@ def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepR
         move = moves.revive(graph, flow, single, items, [], change.at)
         flow = move.flow
         yield move
+    if change.given or change.late:
+        move = moves.take_signals(graph, flow, change.given, change.late, change.at)
+        flow = move.flow
+        yield move
     if change.cancelled and flow.state != "over":
         yield moves.cancel(graph, flow, change.at)
 
@@ -136,9 +152,11 @@ def _put(tables: Tables, move: Move, at: datetime) -> None:
 
 
 def _follow(tables: Tables, move: Move, at: datetime) -> Iterator[list[Name]]:
-    """Cancels what the move stops, and wakes the flow's own job."""
+    """Cancels what the move stops, deletes the jobs of deadlines, and wakes the flow's own job."""
     if move.cancel:
         yield from _cancel_steps(tables, move.flow, move.cancel, at)
+    if move.drop:
+        yield from _drop_jobs(tables, move.drop)
     if move.wake:
         yield from _wake(tables, move.flow.id, at)
         if move.flow.deadline is not None:
@@ -149,10 +167,16 @@ def _end_deadline(tables: Tables, flow: Flow, deadline: FlowDeadline) -> Iterato
     """Takes the deadline from a flow that is over or gone, with its job. One that runs finds nothing to do."""
     if tables.flow(flow.id) is not None:
         tables.put_flow(replace(flow, deadline=None))
-    yield from _read(tables, [Name("job", deadline.job_id)])
-    job = tables.job(deadline.job_id)
-    if job is not None and not job.state.final and job.state is not State.RUNNING:
-        tables.drop_job(job)
+    yield from _drop_jobs(tables, [deadline.job_id])
+
+
+def _drop_jobs(tables: Tables, ids: Sequence[JobId]) -> Iterator[list[Name]]:
+    """Deletes the jobs of deadlines. One that runs finds nothing to do."""
+    yield from _read(tables, [Name("job", id) for id in ids])
+    for id in ids:
+        job = tables.job(id)
+        if job is not None and not job.state.final and job.state is not State.RUNNING:
+            tables.drop_job(job)
 
 
 def _cancel_steps(tables: Tables, flow: Flow, steps: Sequence[int], at: datetime) -> Iterator[list[Name]]:
@@ -183,10 +207,23 @@ def _read_flows_of(tables: Tables, jobs: Sequence[Job]) -> Iterator[list[Name]]:
 
 def cancel_job(tables: Tables, job: Job, at: datetime, reason: str) -> None:
     """Cancels a job that is not final. One that has a flow waits until its steps have stopped."""
-    if job.state is State.WAITING and tables.flow(job.id) is not None:
+    if job.state is State.WAITING and has_plan(tables, job.id):
         tables.put_job(stop_flow(tables, job, at, reason))
     elif not job.state.final:
+        note_end_of_wait(tables, job, at)
         write_job(tables, job, apply_action(Action.CANCEL, job, at, reason))
+
+
+def has_plan(tables: Tables, id: JobId) -> bool:
+    """Whether the job has a flow with steps, and not only signals."""
+    flow = tables.flow(id)
+    return flow is not None and flow.planned
+
+
+def note_end_of_wait(tables: Tables, job: Job, at: datetime) -> None:
+    """The job is cancelled: if it waits for signals, it waits no more."""
+    if job.state is State.WAITING:
+        tables.flow_changes.of(job.id, at).ended = True
 
 
 def stop_flow(tables: Tables, job: Job, at: datetime, reason: str) -> Job:
@@ -220,7 +257,7 @@ def is_worn_out(tables: Tables, job: Job) -> bool:
 def retried_job(tables: Tables, job: Job, at: datetime, update: Updates | None = None) -> Job:
     """The job put back to work. One that has a flow waits, and its flow's steps are put back to work."""
     retried = apply_action(Action.RETRY, job, at, "", update)
-    if tables.flow(job.id) is None:
+    if not has_plan(tables, job.id):
         return retried
     tables.flow_changes.of(job.id, at).retried = True
     return replace(retried, state=State.WAITING)
@@ -301,6 +338,8 @@ def _delete(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     tables.drop_flow(id)
     if flow.deadline is not None:
         yield from _end_deadline(tables, flow, flow.deadline)
+    if deadlines := [deadline.job_id for deadline in flow.waits.values() if deadline is not None]:
+        yield from _drop_jobs(tables, deadlines)
     if len(found) > MAX_CANCELLED_JOBS:
         _add_cancel_job(tables, flow, [], at)
 

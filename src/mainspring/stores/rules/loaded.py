@@ -311,6 +311,10 @@ class LoadedTables:
         self.woken[id] = at
         return True
 
+    def new_flows(self) -> set[JobId]:
+        """The flows that had no row before."""
+        return {id for id, flow in self._new_flows.items() if flow is not None and self._flows.get(id) is None}
+
     def put_flow(self, flow: Flow) -> None:
         self._set(self._new_flows, flow.id, flow)
 

@@ -164,8 +164,8 @@ def _read(
 
 
 def _older_workers(db: sqlite3.Connection, outcomes: Iterable[Outcome]) -> list[WorkerId]:
-    """The live workers that do not know flows, if one of these runs has planned a flow."""
-    planned = [outcome.finished_at for outcome in outcomes if outcome.plan is not None]
+    """The live workers that do not know flows, if one of these runs has planned a flow, or waits for a signal."""
+    planned = [outcome.finished_at for outcome in outcomes if outcome.plan is not None or outcome.awaits]
     return older_workers(db, micros(max(planned))) if planned else []
 
 

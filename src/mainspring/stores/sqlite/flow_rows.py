@@ -15,7 +15,7 @@ from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
-from ..graph_cache import GraphCache, decode_graphs
+from ..graph_cache import GraphCache, decode_graphs, graph_of
 from ..rows import COLUMNS, job_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
@@ -90,8 +90,8 @@ def add_flows(db: sqlite3.Connection, tables: LoadedTables, ids: Collection[JobI
     flows = read_flows(db, ids)
     graphs = read_graphs(db, flows, cache) if flows else {}
     for id in ids:
-        graph = graphs.get(id)
-        tables.add_flow(id, None if graph is None else flows.get(id), graph)
+        graph = graph_of(flow := flows.get(id), graphs)
+        tables.add_flow(id, None if graph is None else flow, graph)
 
 
 def step_jobs(db: sqlite3.Connection, flow: JobId, first: int, last: int, limit: int, sql: str = _ALL) -> list[Job]:
@@ -129,6 +129,8 @@ def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
         db.executemany("INSERT OR IGNORE INTO mainspring_plans (flow, body) VALUES (?, ?)", plans)
     if not (changed := tables.changed_flows()):
         return
+    if any(flow is not None and not flow.planned for flow in changed.values()):
+        require_releases_with_flows(db)
     for chunk in chunks([(id, _encode(flow).decode()) for id, flow in changed.items() if flow is not None]):
         db.execute(_WRITE[len(chunk)], flatten(chunk))
     for id in (id for id, flow in changed.items() if flow is None):

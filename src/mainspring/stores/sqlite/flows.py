@@ -6,12 +6,14 @@ import sqlite3
 from collections.abc import Collection
 from datetime import datetime
 
+from ...clock import micros
 from ...ids import JobId
-from ...records.flow import FlowRequest, FlowWithPlan
+from ...records.flow import FlowRequest, FlowWithPlan, GiveSignal
 from ...records.job import Job
 from ...records.query import Refusal
+from ..graph_cache import graph_of
 from ..rules.read_sets import of_flow_request
-from .flow_rows import read_flows, read_graphs, step_jobs
+from .flow_rows import older_workers, read_flows, read_graphs, step_jobs
 from .handle import SqliteHandle
 from .tables import load, write
 
@@ -35,13 +37,16 @@ class SqliteFlows(SqliteHandle):
 def _flows(db: sqlite3.Connection, ids: Collection[JobId]) -> list[FlowWithPlan]:
     rows = read_flows(db, ids)
     graphs = read_graphs(db, rows, None)
-    return [FlowWithPlan(rows[id], graphs[id].plan) for id in sorted(rows) if id in graphs]
+    found = [(rows[id], graph_of(rows[id], graphs)) for id in sorted(rows)]
+    return [FlowWithPlan(row, graph.plan) for row, graph in found if graph is not None]
 
 
 def _change_flow(db: sqlite3.Connection, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
     from ..rules.flow_requests import change_flow
 
     tables = load(db, [id], of_flow_request)
+    if isinstance(request, GiveSignal):
+        tables.older_workers = older_workers(db, micros(now))
     refusal = change_flow(tables, id, request, now)
     write(db, tables)
     return refusal

@@ -314,3 +314,8 @@ DROP TABLE mainspring_flows;
 -- The same tables: releases that know this schema also know tasks that yield, skipped steps and timeouts of flows.
 
 -- down 9
+
+-- up 10, for 6
+-- The same tables: releases that know this schema also know signals.
+
+-- down 10
