@@ -548,6 +548,7 @@ MAY_SWALLOW = {
     "stores.postgres.listener:is_listening": "the caller's time is over, and it is told so",
     "stores.postgres.notifier:_pause": "the pause is over",
     "stores.postgres.enqueue:_enqueue": "the jobs are there already: the caller gets what they are",
+    "stores.postgres.enqueue:_insert_searching": "the partition was dropped meanwhile: all partitions are searched",
     "stores.redis.listener:wait_until_known": "the caller's time is over, and it is told so",
     "stores.redis.two_phase:_commit_in_pieces": "the next client that meets the prepared transaction resolves it",
     "stores.redis.two_phase:_commit_across": "the next client that meets the prepared transaction resolves it",

@@ -8,9 +8,10 @@ compares them. Jobs with keys and jobs of flows are enqueued by the rule, in a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Unpack
 
 import asyncpg
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from ...clock import micros
 from ...errors import StoreUnavailable
+from ...ids import JobId
 from ...records.job import Enqueued, NewJob
 from ..rows import options_of
 from ..rules import enqueue as rules
@@ -25,8 +27,10 @@ from ..rules.finish import older_workers_text
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .flow_latch import PostgresFlowLatch
 from .handle import PostgresSettings
+from .job_groups import FINISHED
 from .jobs import array_text, has_keys, need_rule
 from .notifier import may_be_due_soon
+from .partitions import PostgresPartitions
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 from .tables import LockedTables, load, write
 from .url import PostgresUrl
@@ -68,13 +72,28 @@ _INSERT_AND_NOTIFY = f"WITH job AS ({_INSERT_ONE}) SELECT pg_notify($12, $13)"
 _PUT = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL, NULL)"
 # From this many jobs on, COPY is faster.
 MIN_COPY_ROWS = 100
+# The partition was dropped meanwhile, or the role has rights on the partitioned table alone.
+_CLOSED = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 
 
 class AlreadyInserted(Exception):
     """One of the jobs exists already."""
 
 
-class PostgresEnqueue(PostgresFlowLatch):
+class PartitionClosed(Exception):
+    """The partition cannot be searched, though it was there."""
+
+
+@lru_cache(maxsize=32)
+def _searching(statement: str, table: str) -> str:
+    """The statement, with that table searched for finished jobs: a kept plan locks all partitions at each call."""
+    return statement.replace(FINISHED, table)
+
+
+_Insert = Callable[[Session, str], Awaitable[list[Enqueued]]]
+
+
+class PostgresEnqueue(PostgresFlowLatch, PostgresPartitions):
     """The verb `enqueue`."""
 
     def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
@@ -106,15 +125,28 @@ class PostgresEnqueue(PostgresFlowLatch):
             return answers
         if len(jobs) == 1:
             with suppress(AlreadyInserted):
-                return await self._hot(lambda db: _insert_one(db, jobs[0], now, notification))
+                return await self._insert_searching(
+                    [jobs[0].id], now, lambda db, finished: _insert_one(db, jobs[0], now, finished, notification)
+                )
             return [Enqueued(jobs[0].id)]
         if are_alike(jobs):
             with suppress(AlreadyInserted):
-                return await self._hot(lambda db: _insert_alike(db, jobs, now))
+                return await self._insert_searching(
+                    [job.id for job in jobs], now, lambda db, finished: _insert_alike(db, jobs, now, finished)
+                )
         elif len(jobs) >= MIN_COPY_ROWS:
             with suppress(AlreadyInserted):
                 return await self._transact(lambda db: _copy(db, jobs, now))
         return await self._hot(lambda db: _insert(db, jobs, now))
+
+    async def _insert_searching(self, ids: Sequence[JobId], now: datetime, insert: _Insert) -> list[Enqueued]:
+        """Runs an INSERT that searches the finished jobs of the day of these ids; of all days if that is not known."""
+        table = await self._finished_table(min(ids), max(ids), now)
+        if table != FINISHED:
+            with suppress(PartitionClosed):
+                return await self._hot(lambda db: _insert_searching_day(db, table, insert))
+            self._know_days((), now)
+        return await self._hot(lambda db: insert(db, FINISHED))
 
     async def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
         pool = self._open()
@@ -148,15 +180,24 @@ def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
     )
 
 
-async def _insert_one(db: Session, job: NewJob, now: datetime, notification: str | None) -> list[Enqueued]:
+async def _insert_searching_day(db: Session, table: str, insert: _Insert) -> list[Enqueued]:
+    try:
+        return await insert(db, table)
+    except _CLOSED as error:
+        raise PartitionClosed from error
+
+
+async def _insert_one(
+    db: Session, job: NewJob, now: datetime, finished: str, notification: str | None
+) -> list[Enqueued]:
     """Inserts a job without keys, and sends the notification in the same statement. Raises AlreadyInserted if another
     call inserts the job now."""
     row = _new_row(job, micros(now))[:-1]
     try:
         if notification is None:
-            await db.run(_INSERT_ONE, *row)
+            await db.run(_searching(_INSERT_ONE, finished), *row)
         else:
-            await db.run(_INSERT_AND_NOTIFY, *row, db.url.channel, notification)
+            await db.run(_searching(_INSERT_AND_NOTIFY, finished), *row, db.url.channel, notification)
     except asyncpg.UniqueViolationError as error:
         raise AlreadyInserted from error
     return [Enqueued(job.id)]
@@ -201,14 +242,15 @@ def are_alike(jobs: Sequence[NewJob]) -> bool:
     return shared.count(shared[0]) == len(jobs)
 
 
-async def _insert_alike(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+async def _insert_alike(db: Session, jobs: Sequence[NewJob], now: datetime, finished: str) -> list[Enqueued]:
     """Inserts jobs that are alike, in one statement. Raises AlreadyInserted if one is inserted by another call now, or
     is given twice."""
     ids = [job.id for job in jobs]
     payloads = SEPARATOR.join([job.payload for job in jobs])
     _, *shared, options, _, _ = _new_row(jobs[0], micros(now))
+    statement = _searching(_INSERT_ALIKE, finished)
     try:
-        await db.run(_INSERT_ALIKE, SEPARATOR.join(ids), payloads, min(ids), max(ids), *shared, options)
+        await db.run(statement, SEPARATOR.join(ids), payloads, min(ids), max(ids), *shared, options)
     except asyncpg.UniqueViolationError as error:
         raise AlreadyInserted from error
     return [Enqueued(id) for id in ids]

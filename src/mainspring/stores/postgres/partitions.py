@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
+from collections.abc import Collection
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Unpack
@@ -14,6 +16,7 @@ from ...clock import EPOCH
 from ...errors import StoreError
 from ...survived_errors import count_error
 from .handle import PostgresHandle, PostgresSettings
+from .job_groups import FINISHED
 from .pool import Pool, Session
 from .url import PostgresUrl
 
@@ -54,6 +57,20 @@ def _first_id(at: datetime) -> str:
     return f"{digits[:8]}-{digits[8:]}"
 
 
+class KnownDays:
+    """The daily partitions that a handle has seen, to search one of them and not all."""
+
+    def __init__(self, days: Collection[DayPartition] = ()) -> None:
+        known = sorted(days)
+        self._lows, self._highs = [day.low for day in known], [day.high for day in known]
+        self._tables = [day.table for day in known]
+
+    def table_of(self, first: str, last: str) -> str | None:
+        """The partition that has all finished jobs with ids from `first` to `last`; None if none is known."""
+        at = bisect_right(self._lows, first) - 1
+        return self._tables[at] if at >= 0 and last < self._highs[at] else None
+
+
 _PARTS = "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = $1::regclass"
 
 
@@ -69,13 +86,15 @@ _FREE = """SELECT low FROM unnest($1::text[], $2::text[]) AS day (low, high)
     WHERE NOT EXISTS (SELECT 1 FROM mainspring_finished_rest WHERE id >= low AND id < high)"""
 
 
-async def _missing(db: Session, today: date) -> list[DayPartition]:
+async def _missing(db: Session, today: date) -> tuple[set[DayPartition], list[DayPartition]]:
+    """The partitions that exist, and those that are missing and can be created."""
     wanted = {DayPartition(today + n * DAY) for n in range(DAYS_AHEAD + 1)}
-    missing = sorted(wanted - await list_partitions(db))
+    present = await list_partitions(db)
+    missing = sorted(wanted - present)
     if not missing:
-        return []
+        return present, []
     free = {low for (low,) in await db.rows(_FREE, [day.low for day in missing], [day.high for day in missing])}
-    return [day for day in missing if day.low in free]
+    return present, [day for day in missing if day.low in free]
 
 
 # Created apart and then attached, since CREATE TABLE … PARTITION OF would block every finish. ATTACH locks and scans
@@ -105,21 +124,28 @@ async def _create_partition(day: DayPartition, db: Session) -> bool:
     return True
 
 
-async def _create_missing(pool: Pool, now: datetime, most: int) -> bool:
-    """Creates up to `most` of the missing partitions from today on; returns whether more are missing.
+async def _create_missing(pool: Pool, now: datetime, most: int) -> tuple[set[DayPartition], bool]:
+    """Creates up to `most` of the missing partitions from today on; returns all that exist, and whether more are
+    missing.
 
     It is no harm if one cannot be created: rows outside all days go to the default partition.
     """
+    present: set[DayPartition] = set()
     try:
-        missing = await pool.call(lambda db: _missing(db, now.astimezone(UTC).date()))
+        present, missing = await pool.call(lambda db: _missing(db, now.astimezone(UTC).date()))
         for day in missing[:most]:
             if not await pool.transact(partial(_create_partition, day)):
-                return False
+                return present, False
+            present.add(day)
     except StoreError as error:
-        _logger.debug("partitions were not checked: %s", error)
-        count_error("partitions", error)
-        return False
-    return len(missing) > most
+        _count_unchecked(error)
+        return present, False
+    return present, len(missing) > most
+
+
+def _count_unchecked(error: StoreError) -> None:
+    _logger.debug("partitions were not checked: %s", error)
+    count_error("partitions", error)
 
 
 class PostgresPartitions(PostgresHandle):
@@ -127,9 +153,27 @@ class PostgresPartitions(PostgresHandle):
 
     def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
         super().__init__(url, **settings)
-        self._create_partitions_at = EPOCH
+        self._create_partitions_at = self._list_days_at = EPOCH
+        self._days = KnownDays()
 
     async def _create_partitions(self, pool: Pool, now: datetime, most: int) -> None:
         """Creates up to `most` partitions, and sets when to look again."""
-        more = await _create_missing(pool, now, most)
+        present, more = await _create_missing(pool, now, most)
         self._create_partitions_at = now if more else now + CHECK_EVERY
+        self._know_days(present, now)
+
+    def _know_days(self, days: Collection[DayPartition], now: datetime) -> None:
+        self._days, self._list_days_at = KnownDays(days), now + CHECK_EVERY
+
+    async def _finished_table(self, first: str, last: str, now: datetime) -> str:
+        """The table to search for finished jobs with ids from `first` to `last`: one partition if it is known."""
+        table = self._days.table_of(first, last)
+        if table is None and now >= self._list_days_at:
+            # A process without a worker sends no beats.
+            self._know_days((), now)
+            try:
+                self._know_days(await self._call(list_partitions), now)
+            except StoreError as error:
+                _count_unchecked(error)
+            table = self._days.table_of(first, last)
+        return table or FINISHED
