@@ -37,7 +37,7 @@ OTHER: dict[str, Any] = {
     "plan": Plan((PlannedStep("a", "a"),)),
 }
 # A batch with keys is written by the rule.
-KEYS = {"unique_key", "idempotency_key", "on_conflict", "debounce_limit"}
+KEYS = {"unique_key", "idempotency_key", "on_conflict", "debounce_limit", "collect"}
 
 
 def test_jobs_that_differ_in_id_and_payload_are_alike() -> None:
