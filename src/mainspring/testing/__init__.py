@@ -4,6 +4,7 @@ from .clock import VirtualClock
 from .concurrency import ConcurrencyTester
 from .faults import Fault, Faults, FaultStore
 from .harness import Harness
+from .idempotency import IdempotencyReport
 from .monitor import QueueMonitor
 from .recorder import Recorder
 from .retries import RetryTracker, backoff_table
@@ -15,6 +16,7 @@ __all__ = [
     "FaultStore",
     "Faults",
     "Harness",
+    "IdempotencyReport",
     "Percentiles",
     "QueueMonitor",
     "Recorder",

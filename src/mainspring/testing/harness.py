@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
 from ..clock import StoreClock
 from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
-from ..events import JobEnded
+from ..events import Bus, JobEnded
 from ..ids import JobId
 from ..records.job import Job, State
 from ..records.query import Filter
@@ -25,6 +26,7 @@ from ..task.context import running
 from ..task.handle import Handle
 from ..task.task import Task
 from .clock import VirtualClock, span_of
+from .crash import note_insert
 from .driver import DrivenWorker, Driver, earliest
 from .engine import HarnessEngine
 from .expectation import Expectation, describe
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from ..insight.flow_view import StepState
     from ..records.plan import Plan
     from ..sync import SyncHandle
+    from .idempotency import IdempotencyReport
 
 Mode = Literal["manual", "inline"]
 T = TypeVar("T")
@@ -72,12 +75,16 @@ class Harness:
     def __enter__(self) -> Harness:
         if isinstance(self._app._engine, HarnessEngine):
             raise BadInput("this app is under test already: use what the outer app.testing() gave, or leave it first")
+        self._begin(self._app.events)
+        return self
+
+    def _begin(self, bus: Bus) -> None:
         self._delays.clear()
         self.clock = VirtualClock()
         clock, app = StoreClock(self.clock), self._app
         self._store: Store = open_store("memory://", clock=clock)
         before = app._engine
-        self._engine = HarnessEngine(self._store, clock, before.registry, before.settings, before.events, self._around)
+        self._engine = HarnessEngine(self._store, clock, before.registry, before.settings, bus, self._around)
         self._stack.enter_context(app._using(self._engine))
         # Schedules are declared here, so that their first ticks count from now even if the test moves the clock first.
         try:
@@ -86,7 +93,18 @@ class Harness:
         except BaseException:
             self._stack.close()
             raise
-        return self
+
+    @contextmanager
+    def _afresh(self) -> Iterator[None]:
+        """Inside the block it has an empty store and a clock of their own, and its events are told to no subscriber."""
+        outer = dict(vars(self))
+        vars(self).update(vars(Harness(self._app)))
+        self._begin(Bus())
+        try:
+            yield
+        finally:
+            self._stack.close()
+            vars(self).update(outer)
 
     def __exit__(self, *_: object) -> None:
         if self._kept is not None:
@@ -309,17 +327,17 @@ class Harness:
         if fires and kept is not None and kept.loop is asyncio.get_running_loop():
             self._kept = None
             return kept
-        driver = Driver(DrivenWorker(self._engine, self.clock, fires=fires), self._app.events, self.clock)
+        driver = Driver(DrivenWorker(self._engine, self.clock, fires=fires), self._engine.events, self.clock)
         await driver.open()
         return driver
 
     @contextmanager
     def _subscribed(self, act: Callable[[JobEnded], object]) -> Iterator[None]:
-        self._app.events.subscribe(JobEnded, act)
+        self._engine.events.subscribe(JobEnded, act)
         try:
             yield
         finally:
-            self._app.events.unsubscribe(JobEnded, act)
+            self._engine.events.unsubscribe(JobEnded, act)
 
     def _runnable(self) -> list[Job]:
         now = self.clock.now()
@@ -338,6 +356,35 @@ class Harness:
         now = self.clock.now()
         return min((job.run_at for job in self._runnable() if job.run_at > now), default=None)
 
+    # crashes
+
+    async def check_idempotent(
+        self,
+        task: Task[Any, Any],
+        /,
+        *args: Any,
+        state: Callable[[], object],
+        reset: Callable[[], object] | None = None,
+        restart: Callable[[], object] | None = None,
+        also: Sequence[object] = (),
+        limit: int = 1000,
+        raises: bool = True,
+        **kwargs: Any,
+    ) -> IdempotencyReport:
+        """Runs the task once for each point at which its worker can die, and again, as after a crash; what it leaves
+        has to equal what one run leaves. Raises AssertionError at the first point after which it does not.
+
+        `state` returns what is compared, `reset` puts it back, and `restart` does what a new process begins with. Each
+        may be a coroutine function. `also`: functions, classes and modules whose lines are points, as the task's are.
+        """
+        from .idempotency import check
+
+        call = partial(task.enqueue, *args, **kwargs)
+        report = await check(self, task, call, state=state, reset=reset, restart=restart, also=also, limit=limit)
+        if raises and not report.idempotent:
+            raise AssertionError(str(report))
+        return report
+
     # inline
 
     async def _around(self, insert: Callable[[], Awaitable[list[Handle[Any]]]]) -> list[Handle[Any]]:
@@ -345,6 +392,7 @@ class Harness:
         if _depth.get() >= MAX_INLINE_DEPTH:
             raise AssertionError(f"inline jobs are nested {MAX_INLINE_DEPTH} deep: does a task enqueue itself?")
         handles = await insert()
+        note_insert()
         now = self.clock.now()
         moved = {handle.id for handle in handles if handle.status in ("new", "debounced", "collected")}
         for job in self._records(Filter(ids=tuple(moved))):

@@ -63,6 +63,7 @@ class Worker:
     """Claims jobs, runs them and stores their outcomes until it is stopped."""
 
     _gather_seconds = GATHER_SECONDS
+    _runner_type = Runner
 
     def __init__(
         self,
@@ -83,12 +84,12 @@ class Worker:
         self.id = f"{settings.instance_id or host}-{pid}-{os.urandom(4).hex()}"
         self._engine, self._settings, self._recycles = engine, settings, recycle
         self._clock, self._bus = clock, bus
-        self._state = WorkerState(settings.grace)
-        self._scheduler = engine.scheduler(settings.fire)
-        self._pruner = engine.pruner(tasks)
-        self._webhooks = engine.dispatcher
+        self._scheduler, self._pruner = engine.scheduler(settings.fire), engine.pruner(tasks)
+        self._state, self._webhooks = WorkerState(settings.grace), engine.dispatcher
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls)
+        self._runner = runner = self._runner_type.of(
+            tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls
+        )
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
@@ -104,7 +105,6 @@ class Worker:
         self._judge = judge = Judge(runner.policy, self._after_death, self._with_deliveries)
         self._completer = Completer(clock, bus, sender, trigger.slot_freed, judge.limit_releases, children.__len__)
         self._transactions = TransactionalCompletion(runner, sender, clock, lambda: self._store, self._with_deliveries)
-        self._depth_sampler = DepthSampler(clock)
         self._rescue = OrphanRescue(clock, bus, self._crashed, self._judge.limit_releases)
         self._claimer = Claimer(
             self.id,
@@ -124,7 +124,7 @@ class Worker:
         bounds = {"beat": lease, "sweep": 3 * settings.sweep + lease, "fire": 3 * settings.poll_interval + lease}
         self._watchdog = Watchdog(clock, bounds)
         self._info = worker_info(settings, self._limits, runner, id=self.id, host=host, pid=pid, started_at=clock.now())
-        self._retry = StoreRetry(clock, bus, self.id)
+        self._retry, self._depth_sampler = StoreRetry(clock, bus, self.id), DepthSampler(clock)
         self._heartbeat = Heartbeat(
             clock,
             bus,

@@ -1,0 +1,66 @@
+"""The worker of an idempotency check: its process dies at a point of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from ..clock import Clock
+from ..engine import Engine
+from ..executor.threads import Threads
+from ..records.outcome import Released, RunEnd
+from ..task.context import Context
+from ..task.task import Task
+from ..worker.runner import Runner
+from .clock import VirtualClock
+from .crash import Crash
+from .driver import DrivenWorker
+
+
+class CrashThreads(Threads):
+    """Threads whose functions a crash can end."""
+
+    def __init__(self, clock: Clock, crash: Crash) -> None:
+        super().__init__(clock)
+        self._crash = crash
+
+    async def call(self, fn: Callable[[], Any], tag: Any = None) -> Any:
+        return await super().call(partial(self._crash.call, fn), tag)
+
+
+class CrashRunner(Runner):
+    """A runner whose runs a crash can end."""
+
+    _crash: Crash | None = None
+
+    def die_by(self, crash: Crash) -> None:
+        self._crash = crash
+        self.threads = CrashThreads(self._clock, crash)
+
+    async def run(self, ctx: Context) -> RunEnd:
+        work = super().run(ctx)
+        return await (work if self._crash is None else self._crash.run(work, Released()))
+
+
+class CrashWorker(DrivenWorker):
+    """Runs the jobs of these tasks (None: all) until it crashes, and fires no schedules."""
+
+    _runner: CrashRunner
+    _runner_type = CrashRunner
+
+    def __init__(self, engine: Engine, clock: VirtualClock, tasks: Collection[str] | None, crash: Crash | None) -> None:
+        self._served = tasks
+        super().__init__(engine, clock, fires=False)
+        if crash is not None:
+            crash.on_death = self._die
+            self._runner.die_by(crash)
+
+    def _task_limits(self, tasks: Mapping[str, Task[Any, Any]]) -> dict[str, int | None]:
+        return {name: None for name in tasks if self._served is None or name in self._served}
+
+    def _die(self) -> None:
+        """Its runs end without an outcome, and it starts no more."""
+        self.halt()
+        for run in self._slots:
+            run.lost = True
