@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
@@ -13,7 +14,15 @@ from mainspring.testing.contract.unreadable import UnreadableContract
 from source_tree import SOURCE
 
 _NUMBER = re.compile(r'^ *(?:""")?([A-Z]{1,2}\d+)\. ', re.MULTILINE)
-SUITES = (StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract, UnreadableContract)
+SUITES = (
+    StoreContract,
+    CheckpointContract,
+    FlowContract,
+    FlowActionsContract,
+    FlowRequestsContract,
+    SignalContract,
+    UnreadableContract,
+)
 # Sentences about what a store must not do, or about errors of a server, which no test of the suite can provoke.
 ELSEWHERE = {
     "V2": "a verb has no way to call user code",

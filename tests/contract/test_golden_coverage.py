@@ -44,6 +44,8 @@ SINCE: set[str] = {
     "mainspring_steps.flow", "mainspring_steps.position", "mainspring_steps.job_id",
     "mainspring_item_counts.flow", "mainspring_item_counts.position",
     "mainspring_item_counts.ended", "mainspring_item_counts.allowed",
+    "mainspring_checkpoints.job_id", "mainspring_checkpoints.name", "mainspring_checkpoints.n",
+    "mainspring_checkpoints.at", "mainspring_checkpoints.value", "checkpoint",
 }  # fmt: skip
 
 

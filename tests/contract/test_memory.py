@@ -5,13 +5,16 @@ from sharing import end_last_items_at_once
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
 from mainspring.testing.contract.signal import SignalContract
 
 
-class TestMemory(StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
+class TestMemory(
+    StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     def make_store(self) -> Store:
         return open_store("memory://")
 

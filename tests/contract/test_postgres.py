@@ -36,6 +36,7 @@ from mainspring.testing.contract.build import (
     put,
     start,
 )
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
@@ -72,7 +73,9 @@ class Served(Contract):
 
 
 @pytest.mark.slow
-class TestPostgres(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
+class TestPostgres(
+    Served, StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     """The contract's jobs are in no daily partition; test_postgres_partitions.py runs it with one."""
 
 

@@ -23,6 +23,7 @@ from mainspring.stores.redis.server import SCRIPTS
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
@@ -42,7 +43,9 @@ class Served(Contract):
         return open_store(self.url)
 
 
-class TestRedis(Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
+class TestRedis(
+    Served, StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     """After every test the store is audited."""
 
     @asynccontextmanager

@@ -17,6 +17,7 @@ from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.url import slot
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, new_job, put
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
@@ -33,7 +34,9 @@ class Spread(Contract):
         return open_store(self.url)
 
 
-class TestCluster(Spread, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
+class TestCluster(
+    Spread, StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     """After every test the store is audited. Half the usual number of shards is more than there are masters, and to
     ask all of them costs half as much."""
 

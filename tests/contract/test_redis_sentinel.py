@@ -23,6 +23,7 @@ from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import Contract, all_jobs, beat, new_job, put
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.twin import twin_machine
 
@@ -63,7 +64,7 @@ class Watched(Contract):
 
 
 @pytest.mark.slow
-class TestSentinel(Watched, StoreContract, FlowContract):
+class TestSentinel(Watched, StoreContract, CheckpointContract, FlowContract):
     """Now and then a failover happens during a test. After every test the store is audited."""
 
     numbers = count(1)

@@ -34,13 +34,16 @@ from mainspring.testing.contract.build import (
     put,
     start,
 )
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
 from mainspring.testing.contract.signal import SignalContract
 
 
-class TestSqlite(StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract):
+class TestSqlite(
+    StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+):
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, empty_file: Path) -> None:
         self.file = Path(shutil.copy(empty_file, tmp_path))

@@ -62,7 +62,11 @@ _TYPES: Mapping[State, tuple[str, Shown]] = {
     State.CANCELLED: ("job.cancelled", "cancelled"),
     State.WAITING: ("job.suspended", "waiting"),
 }
-_UNFINISHED_TYPES = {Ending.SNOOZED: "job.snoozed", Ending.RELEASED: "job.released"}
+_UNFINISHED_TYPES = {
+    Ending.SNOOZED: "job.snoozed",
+    Ending.SUSPENDED: "job.snoozed",
+    Ending.RELEASED: "job.released",
+}
 
 
 def _ended(event: JobEnded) -> Iterable[FeedEvent]:
@@ -72,7 +76,7 @@ def _ended(event: JobEnded) -> Iterable[FeedEvent]:
     began, failure = job.started_at, outcome.failure
     summary = _summary(job, state)
     if state is None:
-        attempt = job.attempt - outcome.refund
+        attempt = (1 if outcome.reset_attempts else job.attempt) - outcome.refund
         again: Shown = "scheduled" if outcome.run_at is not None and outcome.run_at > event.at else "pending"
         summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
     feed_event = FeedEvent(

@@ -91,11 +91,16 @@ class Finish(Directive):
 
 class Suspend(Directive):
     """Lets the job wait for the steps of its flow: those of `plan`, or of the plan that is stored already. A job
-    without a plan waits for one of the signals that it `awaits`."""
+    without a plan waits for one of the signals that it `awaits`; with `until` it waits for that instant instead."""
 
-    def __init__(self, plan: Plan | None = None, awaits: tuple[AwaitedSignal, ...] = ()) -> None:
-        super().__init__("waits for a signal" if awaits else "waits for its steps")
-        self.plan, self.awaits = plan, awaits
+    def __init__(
+        self,
+        plan: Plan | None = None,
+        awaits: tuple[AwaitedSignal, ...] = (),
+        until: datetime | None = None,
+    ) -> None:
+        super().__init__("waits for a signal" if awaits else "waits for its steps" if until is None else "sleeps")
+        self.plan, self.awaits, self.until = plan, awaits, until
 
 
 class Done(Struct, frozen=True, gc=False):
@@ -202,6 +207,8 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """The run does not count as an attempt."""
     crash: bool = False
     """The run counts as a crash."""
+    reset_attempts: bool = False
+    """Attempts and crashes are counted from this run on, because it has stored a checkpoint."""
     silent: bool = False
     """The store accepts this outcome only while the run's worker is silent."""
     result: str | None = None
@@ -295,6 +302,8 @@ def decide(
         case Skip():
             note = Failure("Skipped", failure_of(ended, stack=False).message)
             return outcome(State.COMPLETED, Ending.COMPLETED, note, step_end="skipped")
+        case Suspend(until=datetime() as until):
+            return outcome(State.PENDING, Ending.SUSPENDED, run_at=max(now, until), refund=True)
         case Suspend(plan=plan, awaits=awaits):
             return outcome(State.WAITING, Ending.SUSPENDED, refund=True, plan=plan, awaits=awaits)
         case Released():

@@ -1,4 +1,4 @@
-"""A run of a job: its ending, failure, items, resource usage, log lines, output and progress."""
+"""A run of a job: its ending, failure, items, resource usage, log lines, output, progress and checkpoints."""
 
 from __future__ import annotations
 
@@ -145,6 +145,16 @@ class OutputChunk(Struct, frozen=True):
         return msgspec.json.decode(self.text) if self.text else None
 
 
+class Checkpoint(Struct, frozen=True):
+    """The stored value of one durable step of a job. `n` counts from 1 in the job's whole life."""
+
+    n: int
+    name: str
+    at: datetime
+    value: str
+    """JSON."""
+
+
 class Execution(Struct, frozen=True, kw_only=True):
     """The history row of one run."""
 
@@ -182,10 +192,11 @@ OUTCOMES = (*(ending.value for ending in Ending), PARTIAL)
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """New log lines, output and progress of a run under way. The lease identifies the run."""
+    """New log lines, output, progress and checkpoints of a run under way. The lease identifies the run."""
 
     id: JobId
     lease: Lease
     lines: tuple[LogLine, ...] = ()
     progress: Progress | None = None
     chunks: tuple[OutputChunk, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()

@@ -10,6 +10,7 @@ from ..ids import JobId
 from ..records.flow import FlowRequest, FlowWithPlan
 from ..records.job import Job
 from ..records.query import Refusal
+from ..records.run import Checkpoint
 
 
 class FlowStore(Protocol):
@@ -47,6 +48,10 @@ class FlowStore(Protocol):
 
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         """FL13. The jobs of the flow's steps whose position is from `first` to `last`, by position, at most `limit`."""
+        ...
+
+    async def checkpoints(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Checkpoint]:
+        """CP1. The job's checkpoints in order of n: at most `limit`, numbered above `after`."""
         ...
 
     async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:

@@ -125,7 +125,8 @@ class JobStore(Protocol):
             nothing.
 
         F4. The job gets the outcome's state, result, failure and run_at, and its finished_at if it is final. `refund`
-            takes one attempt back; `crash` adds one crash.
+            takes one attempt back; `crash` adds one crash; `reset_attempts` first forgets the attempts and crashes
+            before this run.
         F5. The outcomes of a call take effect one after the other, each on its own job.
         F6. One execution row is written for each accepted outcome.
         F7. A job keeps its last failure until it completes.
@@ -145,13 +146,16 @@ class JobStore(Protocol):
         ...
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        """Records log lines, output and progress of runs. Returns the ids of the jobs whose report was accepted.
+        """Records log lines, output, progress and checkpoints of runs. Returns the ids of the jobs whose report was
+        accepted.
 
         R1. A report is accepted only while the job is running under that lease.
         R2. Of a line that is reported twice (same run and n), or a chunk of output (same n), the first version is kept.
         R3. Of progress the newest is kept, by run and `at`, in whatever order it arrives.
         R4. Lines, output and progress are visible at once, and stay with the job until it is deleted. A report changes
             nothing else.
+        R5. Of a checkpoint that is reported twice (same job and name) the first version is kept. Checkpoints are
+            visible at once, and stay with the job through every further run, until it is deleted.
         """
         ...
 

@@ -37,7 +37,7 @@ class OperatorStore(Protocol):
             repeated is done again and changes nothing.
 
         A6. Cancel: a running job keeps running, with its cancel_reason set. The first reason is kept.
-        A7. Delete: executions and log lines are deleted too.
+        A7. Delete: executions, log lines and checkpoints are deleted too.
         A8. Retry: the job is due now, its attempts and crashes start at 0, created_at is kept, expires_at is removed.
         A9. Retry is refused while another job holds its key.
         A10. Update: writes the values of `update`; so does retry, if there are any. If `update` is a mapping by id,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
@@ -18,10 +18,12 @@ from ..errors import BadInput
 from ..ids import Lease
 from ..records.job import Job
 from ..records.run import Items, RunNotes, RunReport, Usage
+from ..span import Span, seconds
 from ..suggest import renamed_value
 
 if TYPE_CHECKING:
-    from ..records.outcome import Outcome
+    from ..records.outcome import Outcome, Suspend
+    from .durable import DurableRun
     from .flow_failure import FlowEnd
 
 # Characters of a log line, or of a note on progress.
@@ -64,16 +66,17 @@ class Reports(Protocol):
     def drain(self) -> RunReport: ...
     def restore(self, report: RunReport) -> None: ...
     async def number(self, store: Any) -> None: ...
-    def sent(self, report: RunReport) -> None: ...
+    def sent(self, report: RunReport, accepted: bool) -> None: ...
 
 
 class Reporting(Protocol):
-    """The worker's side of a context: it collects reports and opens transactions."""
+    """The worker's side of a context: it collects reports, opens transactions and keeps checkpoints."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
     def open(self, job: Job) -> Reports: ...
     def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]: ...
+    def durable(self, ctx: Context) -> DurableRun: ...
 
 
 class Commit(Protocol):
@@ -100,6 +103,7 @@ class Context:
     """The context of one run. A task gets it as its first parameter, if that is annotated `Context`."""
 
     __slots__ = (
+        "_durable",
         "_reporting",
         "_reports",
         "_yielded",
@@ -146,6 +150,7 @@ class Context:
         self._reporting = reporting
         self._reports: Reports | None = None
         self._yielded: Yielded  # of a task that yields
+        self._durable: DurableRun  # of a task with durable steps
 
     @property
     def attempt(self) -> int:
@@ -224,7 +229,52 @@ class Context:
             raise BadInput("ctx.complete() gives a result to an open ctx.transaction(): call it inside the block")
         self.commitment.set_result(result)
 
+    # durable steps
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier run of the job has begun: what it has stored in durable steps is not done again."""
+        return self.job.runs > 1
+
+    def step(self, fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any) -> Awaitable[Any]:
+        """Calls the function and stores its value as a checkpoint before it returns it. A later run of the job does not
+        call it again, and gets the stored value, as the type of the function's return annotation.
+
+        The name of the checkpoint is `name`, or that of the function; further calls of that name in a run are numbered.
+        If the process dies before the value is stored, the function is called again: it runs at least once.
+        """
+        return self._durable_run("ctx.step()").step(fn, args, kwargs, name)
+
+    def sleep(
+        self, span: Span = 0.0, *, days: float = 0, hours: float = 0, minutes: float = 0, name: str | None = None
+    ) -> Awaitable[None]:
+        """Sleeps for a span such as "10m", or for days, hours and minutes: the run ends, and the job is due again when
+        the time has come. Its next run goes on behind this call. A sleep of less than a second keeps its slot."""
+        total = seconds(span, "ctx.sleep()") + timedelta(days=days, hours=hours, minutes=minutes).total_seconds()
+        return self._durable_run("ctx.sleep()").sleep(total, name)
+
+    def _durable_run(self, what: str) -> DurableRun:
+        if (durable := getattr(self, "_durable", None)) is None:
+            if hasattr(self, "_yielded"):
+                raise BadInput(f"{what} is not for tasks that yield: these store how many items they have made")
+            if self._reporting is None:
+                raise BadInput(f"{what} is for tasks in a worker's own process, not for executor='process'")
+            durable = self._durable = self._reporting.durable(self)
+        return cast("DurableRun", durable)
+
     # for the engine
+
+    @property
+    def suspension(self) -> Suspend | None:
+        """How the run is suspended. None: it is not."""
+        durable = getattr(self, "_durable", None)
+        return None if durable is None else cast("DurableRun", durable).suspension
+
+    @property
+    def has_checkpointed(self) -> bool:
+        """Whether this run has stored a checkpoint."""
+        durable = getattr(self, "_durable", None)
+        return durable is not None and cast("DurableRun", durable).has_checkpointed
 
     def prepare(self, job: Job, arguments: tuple[list[Any], dict[str, Any]]) -> None:
         """Sets the arguments of the run, and the job with the values that were put into its payload."""
@@ -247,6 +297,11 @@ class Context:
                 if self._reports is None:
                     self._reports = self._reporting.open(self.job)
         return self._reports
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether the run has reported anything."""
+        return self._reports is not None
 
     @property
     def said(self) -> Reports:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..errors import MainspringError
 from ..records.job import Job, State
-from ..records.outcome import Outcome, Policy, RunEnd, clean, decide, failure_of
+from ..records.outcome import Done, Outcome, Policy, RunEnd, clean, decide, failure_of
 from ..records.run import Ending, Execution, Failure
 from ..store import Store
 from ..survived_errors import count_error
@@ -60,7 +60,12 @@ class Judge:
         flow_end = None if ctx is None else ctx.flow_end
         try:
             notes = None if ctx is None else ctx.account()
-            outcome = decide(job, ended, now=now, policy=self._policy(job), account=notes)
+            # Hot: nearly all runs are done.
+            anew = type(ended) is not Done and ctx is not None and ctx.has_checkpointed
+            counted = replace(job, attempt=1, crashes=0) if anew else job
+            outcome = decide(counted, ended, now=now, policy=self._policy(job), account=notes)
+            if anew:
+                outcome = replace(outcome, reset_attempts=True)
         except BaseException as error:  # of any kind: code of the task's exceptions and policy runs there
             outcome = _undecidable(job, ended, error, now)
         if flow_end is not None and outcome.state.final:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import traceback
@@ -14,7 +15,7 @@ from ..clock import Clock
 from ..errors import BadInput
 from ..ids import Lease
 from ..records.job import Job
-from ..records.run import Items, LogLine, Progress, RunReport
+from ..records.run import Checkpoint, Items, LogLine, Progress, RunReport
 from ..store import Store
 from ..task.context import (
     DONE_AWAITABLE,
@@ -26,6 +27,7 @@ from ..task.context import (
     merged_notes,
     run_fields,
 )
+from ..task.durable import DurableRun
 from .run_output import RunOutput, waited
 
 _logger = logging.getLogger("mainspring.task")
@@ -60,6 +62,9 @@ class RunReports:
         self._lock = threading.RLock()
         self._held_back, self._pending = False, False
         self._lines: list[LogLine] = []
+        self._checkpoints: list[Checkpoint] = []
+        self._waiting: dict[int, asyncio.Future[bool]] = {}
+        """What waits until checkpoints are stored, by their numbers."""
         self._line_count = 0
         self._progress: Progress | None = None
         self._reported: Progress | None = None
@@ -112,6 +117,16 @@ class RunReports:
         with self._lock:
             self.metadata = merged_notes(self.metadata, metadata)
 
+    async def keep(self, checkpoint: Checkpoint) -> bool:
+        """Waits until the store has the checkpoint. Returns whether it has accepted it."""
+        kept: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            self._checkpoints.append(checkpoint)
+            self._waiting[checkpoint.n] = kept
+        self._add_to_buffer()
+        self._buffer.urge(Urgency.WAITING)
+        return await kept
+
     def close(self) -> None:
         """Reports the latest progress and the number of dropped lines, at the end of the run."""
         with self._lock:
@@ -146,13 +161,21 @@ class RunReports:
             lines, self._lines, self._pending = self._lines, [], False
             progress, self._sent = None if self._reported is self._sent else self._reported, self._reported
             chunks = () if self.output is None else self.output.drain()
-            lease = self.job.lease or ""
-            return RunReport(id=self.job.id, lease=lease, lines=tuple(lines), progress=progress, chunks=chunks)
+            kept, self._checkpoints = tuple(self._checkpoints), []
+            return RunReport(
+                id=self.job.id,
+                lease=self.job.lease or "",
+                lines=tuple(lines),
+                progress=progress,
+                chunks=chunks,
+                checkpoints=kept,
+            )
 
     def restore(self, report: RunReport) -> None:
         """Takes back a drained report that the store did not accept."""
         with self._lock:
             self._lines, self._sent, self._pending = [*report.lines, *self._lines], None, True
+            self._checkpoints = [*report.checkpoints, *self._checkpoints]
             if self.output is not None:
                 self.output.restore(report.chunks)
 
@@ -161,10 +184,14 @@ class RunReports:
         if self.output is not None and self.output.unnumbered:
             await self.output.number(store)
 
-    def sent(self, report: RunReport) -> None:
+    def sent(self, report: RunReport, accepted: bool) -> None:
         """The store has accepted or refused this report."""
         if self.output is not None:
             self.output.sent(report)
+        for checkpoint in report.checkpoints:
+            kept = self._waiting.pop(checkpoint.n, None)
+            if kept is not None and not kept.done():
+                kept.set_result(accepted)
 
     def _append_line(self, level: int, text: str, n: int | None = None) -> None:
         level = max(0, min(level, MAX_COUNT))
@@ -176,13 +203,18 @@ class ReportBuffer:
     """Collects the reports of all runs of a worker until they are sent to the store. Any thread may add to it."""
 
     def __init__(
-        self, clock: Clock, open_transaction: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None
+        self,
+        clock: Clock,
+        open_transaction: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None,
+        open_durable: Callable[[Context], DurableRun] | None = None,
     ) -> None:
-        """`open_transaction` opens ctx.transaction(); None outside of a worker."""
+        """`open_transaction` opens ctx.transaction(), `open_durable` the durable steps of a run; None outside of a
+        worker."""
         self.clock = clock
         self._on_change: Callable[[], object] = lambda: None
         self.urgency = Urgency.NONE
         self._open_transaction = open_transaction
+        self._open_durable = open_durable
         self.lock = threading.RLock()
         self._runs: dict[tuple[str, Lease], RunReports] = {}
 
@@ -198,6 +230,11 @@ class ReportBuffer:
         if self._open_transaction is None:
             raise BadInput("ctx.transaction() is for tasks that a worker runs")
         return self._open_transaction(ctx)
+
+    def durable(self, ctx: Context) -> DurableRun:
+        if self._open_durable is None:
+            raise BadInput("durable steps are for tasks that a worker runs")
+        return self._open_durable(ctx)
 
     def add(self, job: Job, reports: RunReports) -> None:
         """Marks a run as having something to send."""

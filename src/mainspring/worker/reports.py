@@ -1,4 +1,4 @@
-"""Report sender: stores log lines, output and progress before the outcomes of their runs."""
+"""Report sender: stores log lines, output, progress and checkpoints before the outcomes of their runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from ..clock import Alarm, Clock
 from ..events import Bus, JobReported
+from ..ids import JobId
 from ..records.job import Job
 from ..records.run import RunReport
 from ..store import Store
 from ..store.retry import StoreRetry
 from .report_buffer import ReportBuffer, RunReports, Urgency
 
-# Log lines and progress are collected this long before they are sent.
+# Log lines and progress are collected this long before they are sent, unless a checkpoint goes with them.
 GATHER_SECONDS = 0.5
 # From the first chunk of output on, for which readers wait.
 OUTPUT_GATHER_SECONDS = 0.05
@@ -64,14 +65,25 @@ class ReportSender:
                     self._unsent = self._buffer.drain()
                     if not self._unsent:  # a thread has just written the first chunk of its run
                         continue
-                stands = await store.report([report for _, report in self._unsent])
-                sent, self._unsent = self._unsent, []
-                for reports, report in sent:
-                    reports.sent(report)
-                self.emit_stored([(reports.job, report) for reports, report in sent if report.id in stands])
+                batch = _of_different_jobs(self._unsent)
+                stands = await store.report([report for _, report in batch])
+                self._unsent = self._unsent[len(batch) :]
+                for reports, report in batch:
+                    reports.sent(report, report.id in stands)
+                self.emit_stored([(reports.job, report) for reports, report in batch if report.id in stands])
 
     def emit_stored(self, reports: Sequence[tuple[Job, RunReport]]) -> None:
         """Emits events for reports that the store has accepted."""
         if self._bus.wants(JobReported):
             for job, report in reports:
                 self._bus.emit(JobReported(at=self._clock.now(), job=job, report=report))
+
+
+def _of_different_jobs(reports: list[tuple[RunReports, RunReport]]) -> list[tuple[RunReports, RunReport]]:
+    """The first reports, up to a second one of the same job: a store answers with ids, and not with leases."""
+    seen = set[JobId]()
+    for n, (_, report) in enumerate(reports):
+        if report.id in seen:
+            return reports[:n]
+        seen.add(report.id)
+    return reports

@@ -212,7 +212,7 @@ class Runner:
             failpoint("run.returned")
         try:
             # Hot: nearly all runs end this way.
-            return _DONE if value is None and ctx.counted is None else self.end_of(ctx, value)
+            return _DONE if value is None and not ctx.has_reports else self.end_of(ctx, value)
         except BaseException as error:  # of any kind: code of the value's class runs there
             return error
 
@@ -224,6 +224,8 @@ class Runner:
 
     def end_of(self, ctx: Context, value: Any) -> Done | Directive | ItemsFailed:
         """The end of a run whose task returned `value`."""
+        if ctx.suspension is not None:  # the task has caught Suspended, which changes nothing
+            return ctx.suspension
         if isinstance(value, Finish):
             return Done(*encode_result(value.value, self._result_limit), finish=True)
         if isinstance(value, Directive):

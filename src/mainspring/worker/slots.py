@@ -320,6 +320,11 @@ class Slots:
             # It ignores its cancellation: the job is released all the same, and its result will be discarded.
             self.settle(run, Released())
 
+    def lose(self, ctx: Context) -> None:
+        """Ends the run and discards its outcome, because its lease is gone."""
+        if (run := self._runs.get((ctx.job.id, ctx.lease))) is not None:
+            run.lose()
+
     def lose_leases(self) -> None:
         """Ends all runs and discards their outcomes, because their leases are gone."""
         for run in self:

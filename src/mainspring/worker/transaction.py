@@ -113,7 +113,7 @@ class TransactionalCompletion:
         finally:
             commitment.end()
         failpoint("transaction.after_commit")
-        ctx.reports.sent(report)
+        ctx.reports.sent(report, True)
         self._report_sender.emit_stored([(ctx.job, report)])
 
     def _outcome(self, ctx: Context, commitment: CompletionCommit) -> Outcome:

@@ -32,6 +32,7 @@ from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
+from .durable import DurableSteps
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
 from .recycle import RecyclePolicy, resident_bytes
@@ -51,10 +52,8 @@ if TYPE_CHECKING:
     from ..task.flow_failure import FlowEnd
 
 _logger = logging.getLogger("mainspring")
-# Outcomes not yet stored, per slot, above which the worker stops claiming.
-BACKLOG_PER_SLOT = 4
-# The same limit in bytes of jobs and results.
-BACKLOG_BYTES = 16 << 20
+# Outcomes not yet stored above which the worker stops claiming: per slot, and in bytes of jobs and results.
+BACKLOG_PER_SLOT, BACKLOG_BYTES = 4, 16 << 20
 _RELEASED = Ending.RELEASED
 Loop = Coroutine[Any, Any, object]
 
@@ -86,7 +85,7 @@ class Worker:
         self._clock, self._bus = clock, bus
         self._scheduler, self._pruner = engine.scheduler(settings.fire), engine.pruner(tasks)
         self._state, self._webhooks = WorkerState(settings.grace), engine.dispatcher
-        buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
+        buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx), lambda ctx: self._durable(ctx))
         self._runner = runner = self._runner_type.of(
             tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls
         )
@@ -105,6 +104,7 @@ class Worker:
         self._judge = judge = Judge(runner.policy, self._after_death, self._with_deliveries)
         self._completer = Completer(clock, bus, sender, trigger.slot_freed, judge.limit_releases, children.__len__)
         self._transactions = TransactionalCompletion(runner, sender, clock, lambda: self._store, self._with_deliveries)
+        self._durable = partial(DurableSteps, clock, runner.threads, self._store_calls, slots.lose)
         self._rescue = OrphanRescue(clock, bus, self._crashed, self._judge.limit_releases)
         self._claimer = Claimer(
             self.id,

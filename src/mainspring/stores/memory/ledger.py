@@ -1,4 +1,4 @@
-"""The memory store's records beside its jobs: runs, log lines, output, tallies, and the tasks' circuits."""
+"""The memory store's records beside its jobs: runs with what they report, tallies, and the tasks' circuits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.outcome import Outcome
-from ...records.run import Execution, LogLine, OutputChunk
+from ...records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 
 # Outcomes added to the tallies together: adding each one alone takes longer than a short run.
@@ -26,6 +26,7 @@ class RunLedger:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
         self.lines: dict[JobId, dict[tuple[int, int], LogLine]] = defaultdict(dict)
         self.chunks: dict[JobId, dict[int, OutputChunk]] = defaultdict(dict)
+        self.checkpoints: dict[JobId, dict[str, Checkpoint]] = {}
         self.circuits: dict[str, Circuit] = {}
         self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SPAN_SECONDS}
         self._uncounted: list[Outcome] = []
@@ -69,6 +70,7 @@ class RunLedger:
         self.executions.pop(id, None)
         self.lines.pop(id, None)
         self.chunks.pop(id, None)
+        self.checkpoints.pop(id, None)
 
 
 def _copy(sums: RunSums) -> RunSums:

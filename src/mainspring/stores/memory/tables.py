@@ -12,7 +12,7 @@ from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
-from ...records.run import Execution, LogLine, OutputChunk
+from ...records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...schedule.record import Schedule, Tick
 from ..rules.flow_changes import RETRIED_STATES, FlowChanges
@@ -111,6 +111,11 @@ class MemoryTables:
     def add_chunks(self, id: JobId, chunks: Iterable[OutputChunk]) -> None:
         for chunk in chunks:
             self.ledger.chunks[id].setdefault(chunk.n, chunk)
+
+    def add_checkpoints(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
+        known = self.ledger.checkpoints.setdefault(id, {})
+        for checkpoint in checkpoints:
+            known.setdefault(checkpoint.name, checkpoint)
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.ledger.count(outcomes)

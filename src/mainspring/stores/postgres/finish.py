@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ...clock import micros
 from ...ids import JobId, Lease, WorkerId
 from ...records.circuit import Circuit
 from ...records.job import State
@@ -244,10 +245,12 @@ _PROGRESS = """SELECT id, lease, progress FROM mainspring_jobs WHERE id = ANY($1
     ORDER BY id FOR NO KEY UPDATE"""
 _LINE = "INSERT INTO mainspring_logs VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING"
 
+_CHECKPOINT = "INSERT INTO mainspring_checkpoints VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
+
 
 async def save_reports(db: Session, reports: Sequence[RunReport]) -> set[JobId]:
-    """Records log lines, output and progress of running jobs; returns the ids of the runs that still go on. Runs inside
-    a transaction."""
+    """Records what running jobs report; returns the ids of the runs that still go on.
+    Runs inside a transaction."""
     if not reports:
         return set()
     rows = await db.rows(_PROGRESS, [report.id for report in reports])
@@ -255,6 +258,11 @@ async def save_reports(db: Session, reports: Sequence[RunReport]) -> set[JobId]:
     accepted = [report for report in reports if report.id in running and running[report.id][0] == report.lease]
     if lines := [row for report in accepted for row in report_rows(report)]:
         await db.many(_LINE, lines)
+    checkpoints = [
+        (report.id, one.name, one.n, micros(one.at), one.value) for report in accepted for one in report.checkpoints
+    ]
+    if checkpoints:
+        await db.many(_CHECKPOINT, checkpoints)
     for report in accepted:
         lease, stored = running[report.id]
         if is_newer_progress(report.progress, stored):

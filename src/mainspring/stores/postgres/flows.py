@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from ...clock import instant
 from ...ids import JobId, WorkerId
 from ...records.flow import FlowRequest, FlowWithPlan, GiveSignal
 from ...records.job import Job
 from ...records.query import Refusal
+from ...records.run import Checkpoint
 from ..graph_cache import decode_graphs, graph_of
 from ..rows import COLUMNS, job_of
 from ..rules.read_sets import of_flow_request
@@ -30,9 +32,11 @@ STEP_JOBS = f"""SELECT {_COLUMNS} FROM mainspring_steps AS step
         UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = step.job_id) AS job
     WHERE step.flow = $1 AND step.position >= $2 AND step.position <= $3 ORDER BY step.position LIMIT $4"""
 
+_CHECKPOINTS = "SELECT n, name, at, value FROM mainspring_checkpoints WHERE job_id = $1 AND n > $2 ORDER BY n LIMIT $3"
+
 
 class PostgresFlows(PostgresFlowLatch):
-    """The verbs flows, step_jobs and change_flow."""
+    """The verbs flows, step_jobs, checkpoints and change_flow."""
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
         rows = await self._call(lambda db: db.rows(_FLOWS, list(ids)))
@@ -47,6 +51,10 @@ class PostgresFlows(PostgresFlowLatch):
     async def step_jobs(self, flow: JobId, *, first: int, last: int, limit: int) -> list[Job]:
         rows = await self._read(lambda db: db.rows(STEP_JOBS, flow, first, last, limit))
         return [job_of(row) for row in rows]
+
+    async def checkpoints(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Checkpoint]:
+        rows = await self._call(lambda db: db.rows(_CHECKPOINTS, job_id, after, limit))
+        return [Checkpoint(n, name, instant(at), value) for n, name, at, value in rows]
 
     async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
         self._idle = False

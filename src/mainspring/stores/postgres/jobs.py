@@ -204,9 +204,15 @@ async def apply_job_changes(db: Session, pairs: Iterable[JobPair]) -> None:
     )
 
 
+# One statement for both tables: hardly a job has checkpoints.
+_DELETE_TOLD = """WITH checkpoints AS (DELETE FROM mainspring_checkpoints WHERE job_id = ANY($1))
+    DELETE FROM mainspring_logs WHERE job_id = ANY($1)"""
+
+
 async def delete_jobs(db: Session, ids: Sequence[JobId]) -> None:
-    """Deletes the jobs with their runs and log lines."""
-    for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
+    """Deletes the jobs with their runs, log lines and checkpoints."""
+    await db.run(_DELETE_TOLD, list(ids))
+    for table, column in (("executions", "job_id"), ("jobs", "id"), ("finished", "id")):
         await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", list(ids))
 
 

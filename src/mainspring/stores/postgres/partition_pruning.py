@@ -120,7 +120,7 @@ async def _drop_partition(day: DayPartition, rules: Rules, db: Session) -> int:
     if len(kept) > MAX_ROWS_MOVED:
         return 0
     count = int(await db.value(f"SELECT count(*) FROM {day.table}"))
-    for table in ("mainspring_executions", "mainspring_logs", "mainspring_steps"):
+    for table in ("mainspring_executions", "mainspring_logs", "mainspring_checkpoints", "mainspring_steps"):
         await db.run(_DELETE_HISTORY.format(table), day.low, day.high, kept)
     await db.run(_DETACH.format(table=day.table))
     if kept:

@@ -14,6 +14,8 @@ FLOWS_VERSION = 8
 COUNTS_VERSION = 7
 # The schema that has tables of flows.
 _FLOW_TABLES_VERSION = 6
+# The schema that has a table of checkpoints.
+_CHECKPOINTS_VERSION = 9
 
 
 def migration_script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
@@ -49,6 +51,8 @@ def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
     parts = [_GUARD.format(target=target, oldest=oldest)] if at else []
     if at >= _FLOW_TABLES_VERSION:
         parts.append(_LOCK_FLOWS if target >= min(at, FLOWS_VERSION) else _REFUSE_FLOWS.format(target=target))
+    if target < _CHECKPOINTS_VERSION <= at:
+        parts.append(_REFUSE_CHECKPOINTS.format(target=target))
     parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
     if min(at, target) >= _FLOW_TABLES_VERSION:
         oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest)
@@ -100,6 +104,14 @@ DO $$ DECLARE stored bigint; BEGIN
     SELECT count(*) INTO stored FROM mainspring_flows;
     IF stored > 0 THEN RAISE object_in_use USING
         MESSAGE = stored || ' flows are stored, which schema {{target}} cannot keep: delete their jobs first';
+    END IF;
+END $$;"""
+# Without their checkpoints the steps of these jobs would run again.
+_REFUSE_CHECKPOINTS = """LOCK TABLE mainspring_checkpoints IN SHARE ROW EXCLUSIVE MODE;
+DO $$ DECLARE jobs bigint; BEGIN
+    SELECT count(DISTINCT job_id) INTO jobs FROM mainspring_checkpoints;
+    IF jobs > 0 THEN RAISE object_in_use USING
+        MESSAGE = jobs || ' jobs have checkpoints, which schema {target} cannot keep: delete them first';
     END IF;
 END $$;"""
 # While flows are stored, the releases that were shut out stay so.

@@ -414,3 +414,18 @@ DROP TABLE mainspring_item_counts;
 -- The same tables: releases that know this schema also know signals.
 
 -- down 8
+
+-- up 9, for 1
+-- The stored values of durable steps, which a later run of the job does not take again. `n` counts from 1 in the life
+-- of the job; `value` is JSON.
+CREATE TABLE mainspring_checkpoints (
+    job_id text COLLATE "C" NOT NULL,
+    name   text COLLATE "C" NOT NULL,
+    n      integer          NOT NULL,
+    at     bigint           NOT NULL,
+    value  text             NOT NULL,
+    PRIMARY KEY (job_id, name)
+);
+
+-- down 9
+DROP TABLE mainspring_checkpoints;

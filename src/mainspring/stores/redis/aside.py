@@ -138,7 +138,7 @@ async def _delete_record(shards: Shards, shard: Shard, raw: Raw, job: Job) -> bo
         *(("HDEL", f"{base}:{name}", id) for name in ("job", "run", "end", "unreadable")),
         *(("ZREM", f"{base}:{name}", id) for name in ("expiring", "odd")),
         ("SREM", f"{base}:suspect", id),
-        ("DEL", f"{base}:exec:{job.id}", f"{base}:log:{job.id}", f"{base}:output:{job.id}"),
+        ("DEL", *(f"{base}:{kind}:{job.id}" for kind in ("exec", "log", "output", "checkpoint"))),
     ]
     if (group := await _group_of(shard, id, job)) is not None:
         queue, task = group

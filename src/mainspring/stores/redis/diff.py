@@ -77,9 +77,9 @@ def _conditions(
     shards: Shards, snapshot: Snapshot, tables: LoadedTables, changed: Sequence[ChangedJob]
 ) -> Iterator[Condition]:
     base = shards.first.base
-    # Log lines are accepted only while the run goes on, even if they do not change the job.
+    # Log lines and checkpoints are accepted only while the run goes on, even if they do not change the job.
     ids = {one.id for one in changed}
-    for id in dict.fromkeys(id for id, _ in tables.lines if id not in ids):
+    for id in dict.fromkeys(id for id, _ in (*tables.lines, *tables.checkpoints) if id not in ids):
         raw, old = snapshot.jobs.get(id, (None, None))
         if raw is not None and old is not None:
             yield from _as_read(shards, id, raw, old)
@@ -121,17 +121,19 @@ def job_as_read(shards: Shards, snapshot: Snapshot, id: JobId) -> list[Condition
 
 
 def _run_commands(shards: Shards, tables: LoadedTables, changed: Sequence[ChangedJob]) -> Iterator[Command]:
-    """Writes recorded runs, log lines and output, and deletes those of deleted jobs."""
+    """Writes recorded runs and what they have reported, and deletes that of deleted jobs."""
     for run in tables.executions:
         yield "HSET", f"{_base_of(shards, tables, run.job_id)}:exec:{run.job_id}", run.number, _encode(run)
     for id, old, new in changed:
         if old is not None and new is None:
             base = shards.of(old.queue).base
-            yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}", f"{base}:output:{id}"
+            yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}", f"{base}:output:{id}", f"{base}:checkpoint:{id}"
     for id, line in tables.lines:
         yield "HSETNX", f"{_base_of(shards, tables, id)}:log:{id}", f"{line.run}:{line.n}", _encode(line)
     for id, chunk in tables.chunks:
         yield "HSETNX", f"{_base_of(shards, tables, id)}:output:{id}", chunk.n, _encode(chunk)
+    for id, one in tables.checkpoints:
+        yield "HSETNX", f"{_base_of(shards, tables, id)}:checkpoint:{id}", one.name, _encode(one)
 
 
 def _base_of(shards: Shards, tables: LoadedTables, id: JobId) -> str:
@@ -156,7 +158,8 @@ def job_commands(
 
 
 def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> Iterator[Command]:
-    """Moves runs, log lines and output to the job's new shard. The old one remembers the id for repeated enqueues."""
+    """Moves runs and what they have reported to the job's new shard. The old one remembers the id for repeated
+    enqueues."""
     if id not in snapshot.runs:
         raise NotRead("runs of", id)
     if id not in snapshot.lines:
@@ -167,7 +170,9 @@ def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> I
         yield "HSET", f"{target}:log:{id}", *snapshot.lines[id]
     if snapshot.chunks[id]:
         yield "HSET", f"{target}:output:{id}", *snapshot.chunks[id]
-    yield "DEL", f"{source}:exec:{id}", f"{source}:log:{id}", f"{source}:output:{id}"
+    if snapshot.checkpoints[id]:
+        yield "HSET", f"{target}:checkpoint:{id}", *snapshot.checkpoints[id]
+    yield "DEL", f"{source}:exec:{id}", f"{source}:log:{id}", f"{source}:output:{id}", f"{source}:checkpoint:{id}"
     yield "HSET", f"{source}:moved", packed(id), ""
     yield "EXPIRE", f"{source}:moved", REMEMBER_SECONDS
 

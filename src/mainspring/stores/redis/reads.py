@@ -26,7 +26,8 @@ from .two_phase import flow_locks, job_locks, resolve, transactions_in
 def of_moving_change(
     shards: Shards, action: Action, update: Update | None, id: JobId, known: KnownValues
 ) -> Iterator[Name]:
-    """What a change reads; a move to another shard also reads runs and log lines, and a deletion the job's flow."""
+    """What a change reads; a move to another shard also reads runs, log lines and checkpoints, and a deletion the job's
+    flow."""
     yield from of_change(action, id, known)
     if action is Action.DELETE:
         yield Name("flow", id)
@@ -146,6 +147,7 @@ def _queries(
         shard = shards.of(job.queue) if job is not None else first
         yield shard, ("HGETALL", f"{shard.base}:log:{id}"), _receive_pairs(snapshot.lines, id)
         yield shard, ("HGETALL", f"{shard.base}:output:{id}"), _receive_pairs(snapshot.chunks, id)
+        yield shard, ("HGETALL", f"{shard.base}:checkpoint:{id}"), _receive_pairs(snapshot.checkpoints, id)
 
 
 def _keys(shards: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Command, Receive]]:

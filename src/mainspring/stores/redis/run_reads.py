@@ -1,4 +1,4 @@
-"""Reads of runs, log lines and output of jobs."""
+"""Reads of runs, log lines, output and checkpoints of jobs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from ...errors import StoreError
 from ...ids import JobId
 from ...records.job import Job
-from ...records.run import Execution, LogLine, OutputChunk
+from ...records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ...records.unreadable import readable
 from ..rules import unique_ids
 from .handle import RedisHandle
@@ -19,11 +20,12 @@ from .shard import Shard
 
 _line = msgspec.json.Decoder(LogLine).decode
 _chunk = msgspec.json.Decoder(OutputChunk).decode
+_checkpoint = msgspec.json.Decoder(Checkpoint).decode
 _execution = msgspec.json.Decoder(Execution).decode
 
 
 class RedisRunReads(RedisHandle):
-    """Lists of runs, log lines and chunks of output."""
+    """Lists of runs, log lines, chunks of output and checkpoints."""
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
@@ -46,16 +48,27 @@ class RedisRunReads(RedisHandle):
         return [run for run in runs if run.number > after][:limit]
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        texts = await self._hash_of(job_id, "log")
+        found = readable(f"log line of job {job_id}", texts.items(), _line)
+        found.sort(key=lambda line: (line.run, line.n))
+        return [line for line in found if (line.run, line.n) > after][:limit]
+
+    async def checkpoints(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Checkpoint]:
+        texts = await self._hash_of(job_id, "checkpoint")
+        found = readable(f"checkpoint of job {job_id}", texts.items(), _checkpoint)
+        if len(found) < len(texts):  # a step whose checkpoint is left out would run again
+            raise StoreError(f"{len(texts) - len(found)} checkpoints of job {job_id} cannot be decoded")
+        return [one for one in sorted(found, key=lambda one: one.n) if one.n > after][:limit]
+
+    async def _hash_of(self, job_id: JobId, kind: str) -> dict[str, bytes]:
+        """The hash of this kind beside the job's record. Empty if there is no job."""
         shards = self._open()
         with self._clock.outside():
             _, job = (await read_jobs(shards, [job_id]))[job_id]
             if job is None:
-                return []
+                return {}
             shard = shards.of(job.queue)
-            texts = await read_hash(shard, f"{shard.base}:log:{job_id}")
-        found = readable(f"log line of job {job_id}", texts.items(), _line)
-        found.sort(key=lambda line: (line.run, line.n))
-        return [line for line in found if (line.run, line.n) > after][:limit]
+            return await read_hash(shard, f"{shard.base}:{kind}:{job_id}")
 
     async def output(self, job_id: JobId, *, limit: int, after: int = 0, newest: bool = False) -> list[OutputChunk]:
         """The numbers are without gaps, so that a page is found by them."""

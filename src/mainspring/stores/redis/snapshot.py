@@ -38,6 +38,8 @@ class Snapshot:
         """Log lines of a job that moves to another shard, as fields and values alternately."""
         self.chunks: dict[JobId, list[bytes]] = {}
         """Its output, likewise."""
+        self.checkpoints: dict[JobId, list[bytes]] = {}
+        """Its checkpoints, likewise."""
 
     # what is known so far, for the next stage of a read set
 

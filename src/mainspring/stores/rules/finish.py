@@ -104,12 +104,14 @@ def _follow(tables: Tables, task: str, outcome: Outcome) -> None:
 
 
 def report_one(tables: Tables, report: RunReport) -> bool:
-    """Records the log lines, output and progress if the run still goes on, and returns whether it does."""
+    """Records what the run reports if it still goes on, and returns whether it does."""
     job = tables.job(report.id)
     if job is None or job.state is not State.RUNNING or job.lease != report.lease:
         return False
     tables.add_lines(job.id, report.lines)
     tables.add_chunks(job.id, report.chunks)
+    if report.checkpoints:
+        tables.add_checkpoints(job.id, report.checkpoints)
     if is_newer_progress(report.progress, job.progress):
         write_job(tables, job, replace(job, progress=report.progress))
     return True

@@ -16,7 +16,7 @@ from ...records.flow import Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
-from ...records.run import Execution, LogLine, OutputChunk
+from ...records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
@@ -93,6 +93,7 @@ class LoadedTables:
         self.executions: list[Execution] = []
         self.lines: list[tuple[JobId, LogLine]] = []
         self.chunks: list[tuple[JobId, OutputChunk]] = []
+        self.checkpoints: list[tuple[JobId, Checkpoint]] = []
         self.counted: list[Outcome] = []
         self.plans: list[tuple[JobId, Plan]] = []
 
@@ -280,6 +281,9 @@ class LoadedTables:
 
     def add_chunks(self, id: JobId, chunks: Iterable[OutputChunk]) -> None:
         self.chunks += [(id, chunk) for chunk in chunks]
+
+    def add_checkpoints(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
+        self.checkpoints += [(id, checkpoint) for checkpoint in checkpoints]
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.counted += outcomes

@@ -30,10 +30,11 @@ def apply_outcome(job: Job, outcome: Outcome) -> Job:
         result=outcome.result,
         failure=failure,
         run_at=outcome.run_at or job.run_at,
-        expires_at=None if state is State.WAITING else job.expires_at,
+        # One that is suspended has begun in time.
+        expires_at=None if state is State.WAITING or outcome.ending is Ending.SUSPENDED else job.expires_at,
         finished_at=outcome.finished_at if state.final else None,
-        attempt=job.attempt - outcome.refund,
-        crashes=job.crashes + outcome.crash,
+        attempt=(1 if outcome.reset_attempts else job.attempt) - outcome.refund,
+        crashes=(0 if outcome.reset_attempts else job.crashes) + outcome.crash,
     )
 
 
@@ -56,6 +57,7 @@ def is_plain_conclusion(outcome: Outcome) -> bool:
 def is_plain_suspension(outcome: Outcome) -> bool:
     """Whether the outcome only lets the job of a flow wait for its steps."""
     plain = outcome.failure is None and not outcome.silent and outcome.account is None and not outcome.then
+    plain = plain and not outcome.reset_attempts
     return plain and outcome.ending is Ending.SUSPENDED and outcome.state is State.WAITING and outcome.refund
 
 

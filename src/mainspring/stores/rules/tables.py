@@ -16,7 +16,7 @@ from ...records.flow import Flow
 from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.plan import Plan
-from ...records.run import Execution, LogLine, OutputChunk
+from ...records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ...schedule.record import Schedule, Tick
 from .flow_changes import FlowChanges
 from .read_sets import Name
@@ -49,7 +49,7 @@ class JobTables(ScheduleTables, Protocol):
         """Writes the job's row, and nothing else."""
 
     def drop_job(self, job: Job) -> None:
-        """Deletes the job's row, its runs and its log lines."""
+        """Deletes the job's row, its runs, its log lines and its checkpoints."""
 
 
 class Tables(JobTables, Protocol):
@@ -86,6 +86,9 @@ class Tables(JobTables, Protocol):
 
     def add_chunks(self, id: JobId, chunks: Iterable[OutputChunk]) -> None:
         """Adds chunks of a job's output. Of a chunk that is there already the first version is kept."""
+
+    def add_checkpoints(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
+        """Adds checkpoints of a job. Of one that is there already the first version is kept."""
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         """Adds accepted outcomes to the tallies."""

@@ -107,6 +107,8 @@ def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
 FLOWS_VERSION = 10
 # The schema that has tables of flows.
 _FLOW_TABLES_VERSION = 8
+# The schema that has a table of checkpoints.
+_CHECKPOINTS_VERSION = 11
 MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
@@ -180,12 +182,21 @@ def _oldest(db: sqlite3.Connection, migrations: Migrations, schema: Schema, targ
     """The oldest release that can work on the tables after a migration: those that flows have shut out stay so. Raises
     StoreUnavailable if flows forbid the migration."""
     oldest = migrations.oldest(target)
+    if target < _CHECKPOINTS_VERSION <= schema.version:
+        _refuse_checkpoints(db, target)
     if schema.version < _FLOW_TABLES_VERSION:
         return oldest
     (flows,) = db.execute("SELECT count(*) FROM mainspring_flows").fetchone()
     if flows and target < min(schema.version, FLOWS_VERSION):
         raise StoreUnavailable(f"{flows} flows are stored, which schema {target} cannot keep: delete their jobs first")
     return max(oldest, schema.oldest) if flows else oldest
+
+
+def _refuse_checkpoints(db: sqlite3.Connection, target: int) -> None:
+    """Raises StoreUnavailable if jobs have checkpoints: without them their steps would run again."""
+    (jobs,) = db.execute("SELECT count(DISTINCT job_id) FROM mainspring_checkpoints").fetchone()
+    if jobs:
+        raise StoreUnavailable(f"{jobs} jobs have checkpoints, which schema {target} cannot keep: delete them first")
 
 
 def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:

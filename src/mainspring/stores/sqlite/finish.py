@@ -31,6 +31,7 @@ from .flow_ends import plain_conclusions, suspend
 from .flow_rows import older_workers
 from .handle import SqliteHandle
 from .job_rows import add_to_counts
+from .runs import add_checkpoints
 from .tables import fetch, load, write
 from .tally import count_runs
 
@@ -251,13 +252,15 @@ _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def write_reports(db: sqlite3.Connection, reports: Sequence[RunReport]) -> set[JobId]:
-    """Records log lines, output and progress of running jobs. Returns the ids of the runs that still go on."""
+    """Records what running jobs report. Returns the ids of the runs that still go on."""
     running: set[JobId] = set()
     for report in reports:
         row = db.execute(_RUNNING, (report.id, report.lease)).fetchone()
         if row is None:
             continue
         db.executemany(_LINE, report_rows(report))
+        if report.checkpoints:
+            add_checkpoints(db, report.id, report.checkpoints)
         if is_newer_progress(report.progress, progress_or_none(report.id, row[0])):
             db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (json_of(report.progress), report.id))
         running.add(report.id)

@@ -138,8 +138,8 @@ def _save(db: sqlite3.Connection, pairs: Sequence[tuple[Job, Job]]) -> None:
 
 
 def _delete(db: sqlite3.Connection, job: Job) -> None:
-    """Deletes the job with its runs, log lines, errors, tags and keys."""
-    for table in ("executions", "logs", "errors"):
+    """Deletes the job with its runs, log lines, checkpoints, errors, tags and keys."""
+    for table in ("executions", "logs", "checkpoints", "errors"):
         db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
     _remove_tags(db, job)
     for key in (job.unique_key, job.idempotency_key):

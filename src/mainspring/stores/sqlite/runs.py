@@ -1,4 +1,4 @@
-"""The SQLite store's runs of jobs, their log lines and their output.
+"""The SQLite store's runs of jobs, their log lines, their output and their checkpoints.
 
 The run that completed a job is in the job's own row, marked by `ending`.
 """
@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from ...clock import instant
+from ...clock import instant, micros
 from ...ids import JobId
-from ...records.run import Execution, LogLine, OutputChunk
+from ...records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ..rows import OUTPUT_RUN_FLAG, Row, execution_row, executions_of, output_of
 from ..rules import unique_ids
 from .handle import SqliteHandle
@@ -27,6 +27,10 @@ _RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id {_CHOSEN} AND numbe
 _ADD_RUN = "INSERT OR IGNORE INTO mainspring_executions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LINES = """SELECT run, n, at, level, text FROM mainspring_logs
     WHERE job_id = ? AND (run, n) > (?, ?) ORDER BY run, n LIMIT ?"""
+
+_CHECKPOINTS = """SELECT n, name, at, value FROM mainspring_checkpoints
+    WHERE job_id = ? AND n > ? ORDER BY n LIMIT ?"""
+_ADD_CHECKPOINT = "INSERT OR IGNORE INTO mainspring_checkpoints VALUES (?, ?, ?, ?, ?)"
 
 
 _CHUNKS = f"""SELECT n, level, at, text FROM mainspring_logs
@@ -59,6 +63,15 @@ def read_runs(db: sqlite3.Connection, ids: Sequence[JobId], after: int, limit: i
 def _log_lines(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, int]) -> list[LogLine]:
     rows = db.execute(_LINES, (job_id, *max(after, (0, 0)), limit)).fetchall()
     return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
+
+
+def read_checkpoints(db: sqlite3.Connection, job_id: JobId, after: int, limit: int | None) -> list[Checkpoint]:
+    rows = db.execute(_CHECKPOINTS, (job_id, after, -1 if limit is None else limit)).fetchall()
+    return [Checkpoint(n, name, instant(at), value) for n, name, at, value in rows]
+
+
+def add_checkpoints(db: sqlite3.Connection, job_id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
+    db.executemany(_ADD_CHECKPOINT, [(job_id, one.name, one.n, micros(one.at), one.value) for one in checkpoints])
 
 
 def add_executions(db: sqlite3.Connection, runs: Iterable[Execution]) -> None:

@@ -319,3 +319,17 @@ DROP TABLE mainspring_flows;
 -- The same tables: releases that know this schema also know signals.
 
 -- down 10
+
+-- up 11, for 6
+-- The stored values of durable steps, which a later run of the job does not take again.
+CREATE TABLE mainspring_checkpoints (
+    job_id TEXT    NOT NULL,
+    name   TEXT    NOT NULL,
+    n      INTEGER NOT NULL,            -- counts from 1 in the life of the job
+    at     INTEGER NOT NULL,
+    value  TEXT    NOT NULL,            -- JSON
+    PRIMARY KEY (job_id, name)
+) STRICT;
+
+-- down 11
+DROP TABLE mainspring_checkpoints;

@@ -1,0 +1,249 @@
+"""Durable steps: each runs once, and its value is stored as a checkpoint, which later runs of the job read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from functools import lru_cache, partial
+from typing import Any, cast
+
+import msgspec
+
+from ..bounds import later
+from ..clock import Alarm, Clock
+from ..codec import ResultCodec, encode, is_async, type_decoder
+from ..errors import BadInput, BadPayload, LeaseLost
+from ..executor.threads import Threads
+from ..records.outcome import Suspend, failure_of
+from ..records.run import Checkpoint
+from ..span import Span, seconds
+from ..store import FlowStore, Store
+from ..store.retry import StoreRetry
+from ..task.context import Context
+from ..task.durable import CheckpointMismatch, Suspended
+from .report_buffer import RunReports
+
+MAX_CHECKPOINT_BYTES = 1 << 20
+# The checkpoints of one job: a run that goes on loads them all.
+MAX_CHECKPOINTS_BYTES = 64 << 20
+MAX_CHECKPOINTS = 10_000
+MAX_NAME_CHARACTERS = 200
+# A shorter sleep keeps its slot: to suspend the run and to begin another one takes about as long.
+MIN_SUSPENSION_SECONDS = 1.0
+# How often other tasks of the run may go on before it is suspended, so that they call their next steps.
+TURNS_BEFORE_SUSPENSION = 5
+_in_step: ContextVar[str | None] = ContextVar("mainspring_in_step", default=None)
+_decode_instant = msgspec.json.Decoder(datetime).decode
+
+
+class DurableSteps:
+    """The durable steps of one run."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        threads: Threads,
+        store_calls: Callable[[], tuple[Store, StoreRetry]],
+        lose: Callable[[Context], object],
+        ctx: Context,
+    ) -> None:
+        """`lose` ends a run because it no longer holds its job."""
+        store_calls()[0].capabilities.require_flows()
+        self._ctx = ctx
+        self._clock = clock
+        self._threads = threads
+        self._store_calls = store_calls
+        self._lose = lose
+        self._calls = Counter[str]()
+        self._known: dict[str, Checkpoint] | None = None if ctx.resumed else {}
+        self._loading = asyncio.Lock()
+        self._last = 0
+        self._bytes = 0
+        self._under_way = 0
+        """Steps that are running, or whose checkpoints are being stored."""
+        self._blocked = set[Alarm]()
+        """The calls that suspend the run once no step is under way."""
+        self._until: datetime | None = None
+        self.suspension: Suspend | None = None
+        self.has_checkpointed = False
+
+    # what a task calls
+
+    def step(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None
+    ) -> Coroutine[Any, Any, Any]:
+        key = self._key(_name_of(fn, name))
+        return self._step(key, fn, partial(fn, *args, **kwargs))
+
+    def sleep(self, span: Span, name: str | None) -> Coroutine[Any, Any, None]:
+        duration = seconds(span, "ctx.sleep()")
+        return self._sleep(self._key(_checked_name("sleep" if name is None else name)), duration)
+
+    def _key(self, name: str) -> str:
+        """The name of the checkpoint: the number of a repeated call is given when it is called."""
+        if (outer := _in_step.get()) is not None:
+            raise BadInput(f"step {name!r} was called inside of step {outer!r}: call it in the task itself")
+        if self._ctx.commitment is not None:
+            raise BadInput(f"step {name!r} was called inside of ctx.transaction(): call it before the block")
+        if self.suspension is not None:
+            raise Suspended
+        self._calls[name] += 1
+        return name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
+
+    # steps
+
+    async def _step(self, key: str, fn: Callable[..., Any], call: Callable[[], Any]) -> Any:
+        decode = _decoder_of(fn)
+        if (found := (await self._load()).get(key)) is not None:
+            return _decoded(found, decode)
+        self._under_way += 1
+        try:
+            text = _text_of(key, await self._run(key, fn, call))
+            value = _checked_value(key, text, decode)
+            await self._keep(key, text)
+        finally:
+            self._under_way -= 1
+            for alarm in self._blocked:
+                alarm.ring()
+        return value
+
+    async def _run(self, key: str, fn: Callable[..., Any], call: Callable[[], Any]) -> Any:
+        token = _in_step.set(key)
+        try:
+            if is_async(fn):
+                return await call()
+            value = await self._threads.call(call, self._ctx)
+            return await value if asyncio.iscoroutine(value) else value
+        finally:
+            _in_step.reset(token)
+
+    async def _load(self) -> dict[str, Checkpoint]:
+        """The checkpoints of the job so far. A job's first run has none, and reads nothing."""
+        if self._known is None:
+            async with self._loading:  # several steps may be called at once
+                if self._known is None:
+                    self._take(await self._read())
+        assert self._known is not None
+        return self._known
+
+    async def _read(self) -> list[Checkpoint]:
+        store, retry = self._store_calls()
+        return await retry("reading checkpoints", lambda: cast(FlowStore, store).checkpoints(self._ctx.job.id))
+
+    def _take(self, found: Sequence[Checkpoint]) -> None:
+        self._last = found[-1].n if found else 0
+        self._bytes = sum(len(one.value) for one in found)
+        self._known = {one.name: one for one in found}
+
+    async def _keep(self, key: str, text: str) -> None:
+        """Stores a checkpoint. Returns when the store has accepted it; raises LeaseLost if it did not."""
+        known, size = await self._load(), len(text)
+        if size > MAX_CHECKPOINT_BYTES or self._bytes + size > MAX_CHECKPOINTS_BYTES:
+            raise BadInput(
+                f"step {key!r} returned {size:,} bytes, of {self._bytes + size:,} in all checkpoints of this job: "
+                f"the limits are {MAX_CHECKPOINT_BYTES:,} and {MAX_CHECKPOINTS_BYTES:,}. Keep big data elsewhere"
+            )
+        if self._last >= MAX_CHECKPOINTS:
+            raise BadInput(f"step {key!r} is one too many: a job has up to {MAX_CHECKPOINTS:,} checkpoints")
+        self._last, self._bytes = self._last + 1, self._bytes + size
+        checkpoint = Checkpoint(self._last, key, self._clock.now(), text)
+        if not await cast(RunReports, self._ctx.reports).keep(checkpoint):
+            self._lose(self._ctx)
+            raise LeaseLost(f"job {self._ctx.job.id} ({self._ctx.job.task}) was taken from this run in step {key!r}")
+        known[key] = checkpoint
+        self.has_checkpointed = True
+
+    # sleep
+
+    async def _sleep(self, key: str, duration: float) -> None:
+        found = (await self._load()).get(key)
+        if found is None and duration < MIN_SUSPENSION_SECONDS:
+            return await self._clock.sleep(duration)
+        if found is not None:
+            until: datetime = _decoded(found, _decode_instant)
+        else:
+            until = later(self._clock.now(), duration)
+            await self._keep(key, msgspec.json.encode(until).decode())
+        left = self._left(until)
+        if left < MIN_SUSPENSION_SECONDS:
+            return await self._clock.sleep(max(0.0, left))
+        return await self._suspend(until)
+
+    def _left(self, until: datetime) -> float:
+        return (until - self._clock.now()).total_seconds()
+
+    async def _suspend(self, until: datetime) -> None:
+        """Raises Suspended once no step of the run is under way. Returns if the time has come before."""
+        alarm, turns = Alarm(self._clock), 0
+        self._until = until if self._until is None else min(self._until, until)
+        self._blocked.add(alarm)
+        try:
+            while turns < TURNS_BEFORE_SUSPENSION:
+                if self._under_way:
+                    turns = 0
+                    await alarm.wait(self._left(until))
+                    if self._left(until) <= 0:
+                        return
+                else:
+                    turns += 1
+                    await asyncio.sleep(0)
+        finally:
+            self._blocked.discard(alarm)
+        self.suspension = Suspend(until=self._until)
+        raise Suspended
+
+
+# names and values
+
+
+def _name_of(fn: Callable[..., Any], name: str | None) -> str:
+    if name is not None:
+        return _checked_name(name)
+    if not callable(fn):
+        raise BadInput(f"ctx.step() takes a function and its arguments, got {fn!r:.80}")
+    found = getattr(fn, "__name__", None)
+    if not isinstance(found, str) or not found.isidentifier():
+        raise BadInput(f"the step of {fn!r:.80} needs a name: ctx.step(fn, …, name=…)")
+    return _checked_name(found)
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isprintable() or "#" in name:
+        raise BadInput(
+            f"a step's name is text of 1 to {MAX_NAME_CHARACTERS} printable characters without '#', got {name!r:.80}"
+        )
+    return name
+
+
+@lru_cache(maxsize=512)
+def _decoder_of(fn: Callable[..., Any]) -> Callable[[str], Any]:
+    return type_decoder(ResultCodec(fn, getattr(fn, "__name__", "step")).type)
+
+
+def _text_of(key: str, value: Any) -> str:
+    try:
+        return encode(value, MAX_CHECKPOINT_BYTES).decode()
+    except BadPayload as bad:
+        raise BadInput(f"the value of step {key!r} cannot be stored: {bad}") from None
+
+
+def _checked_value(key: str, text: str, decode: Callable[[str], Any]) -> Any:
+    """The value as later runs will see it."""
+    try:
+        return decode(text)
+    except msgspec.ValidationError as bad:
+        raise BadInput(f"the value of step {key!r} does not fit its return annotation: {bad}") from None
+
+
+def _decoded(found: Checkpoint, decode: Callable[[str], Any]) -> Any:
+    try:
+        return decode(found.value)
+    except Exception as bad:  # of any kind: validators of the value's class run there
+        reason = failure_of(bad, stack=False).message
+        raise CheckpointMismatch(
+            f"checkpoint {found.name!r} of the run before does not fit: {reason}. "
+            "Rename the step, or accept the old form"
+        ) from None
