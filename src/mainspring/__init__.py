@@ -10,6 +10,8 @@ from .errors import (
     BadPayload,
     BadSetting,
     BadTask,
+    BatchEnded,
+    BatchFailed,
     FlowFailed,
     HookChanged,
     HookExists,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from .leader import Leader
     from .middleware import Middleware
     from .records.audit import AuditEntry, AuditFilter
+    from .records.batch import BatchCounts, BatchSummary
     from .records.circuit import Breaker
     from .records.job import Job, NewJob, ShownState, State
     from .records.outcome import Cancel, Discard, Finish, Retry, Skip, Snooze
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from .retry import Backoff
     from .schedule.record import Schedule, Tick
     from .store import Store
+    from .task.batch import Batch
     from .task.collect import Collect
     from .task.context import Context
     from .task.dead_letter import DeadLetter
@@ -86,6 +90,7 @@ else:
             "leader": ["Leader"],
             "middleware": ["Middleware"],
             "records.audit": ["AuditEntry", "AuditFilter"],
+            "records.batch": ["BatchCounts", "BatchSummary"],
             "records.circuit": ["Breaker"],
             "records.job": ["Job", "NewJob", "ShownState", "State"],
             "records.outcome": ["Cancel", "Discard", "Finish", "Retry", "Skip", "Snooze"],
@@ -94,6 +99,7 @@ else:
             "retry": ["Backoff"],
             "schedule.record": ["Schedule", "Tick"],
             "store": ["Store"],
+            "task.batch": ["Batch"],
             "task.collect": ["Collect"],
             "task.context": ["Context"],
             "task.dead_letter": ["DeadLetter"],
@@ -122,6 +128,11 @@ __all__ = [
     "BadPayload",
     "BadSetting",
     "BadTask",
+    "Batch",
+    "BatchCounts",
+    "BatchEnded",
+    "BatchFailed",
+    "BatchSummary",
     "Breaker",
     "Cancel",
     "Clock",

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 # The longest span of a job: its delay, timeout, expiry or backoff, or that of a Retry or Snooze. A job can be run later
 # than that with run_at.
 MAX_SPAN_SECONDS = 366 * 86_400.0
+# Jobs of a batch that are stored at once.
+BATCH_PAGE_JOBS = 1000
 # The longest span of a schedule or a key, as long as the longest interval.
 MAX_LONG_SPAN_SECONDS = 36_525 * 86_400.0
 # The name of a queue, task, schedule, tag or leader.

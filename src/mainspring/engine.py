@@ -219,14 +219,15 @@ class Engine(Facades):
                 if (task := self.tasks.get(name)) is not None and task.is_flow:
                     self._root.capabilities.require_flows()
 
-    def flow_job(self, name: str, options: Mapping[str, Any]) -> tuple[NewJob, Any]:
+    def flow_job(self, name: str, options: Mapping[str, Any], task: str = PLANNED_FLOW) -> tuple[NewJob, Any]:
         """The job of a flow that comes with its plan, still without it; and the transaction that it is part of."""
-        flow = check_name(name, "flow name")
+        kind = "flow" if task == PLANNED_FLOW else "batch"
+        flow = check_name(name, f"{kind} name")
         if unknown := [one for one in options if one not in JobOptions.__annotations__]:
             raise unexpected_keyword("plan", unknown[0], JobOptions.__annotations__)
-        given = checked_options(options, f"flow {flow!r}")
+        given = checked_options(options, f"{kind} {flow!r}")
         checked = check_one_key(CheckedOptions(**given), flow)
-        template = job_template(PLANNED_FLOW, replace(checked, metadata={"flow": flow, **checked.metadata}), checked)
+        template = job_template(task, replace(checked, metadata={kind: flow, **checked.metadata}), checked)
         return new_job(template, "{}", checked, self.clock.now(), dict), checked.within
 
     def check_within(self) -> None:

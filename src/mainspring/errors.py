@@ -24,12 +24,14 @@ MainspringError
 ├── InvalidTransition           the state of the job or worker does not allow the action
 ├── JobUnfinished               result() has no value to return
 │   ├── JobDead                 ... out of retries
-│   │   └── FlowFailed          ... a flow, because of dead steps or its timeout
+│   │   ├── FlowFailed          ... a flow, because of dead steps or its timeout
+│   │   └── BatchFailed         ... a batch, because of dead jobs, or as it was never closed
 │   ├── JobCancelled
 │   ├── JobExpired              ... not started in time
 │   └── ResultTimeout (TimeoutError)
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── LeaseLost                   the run no longer holds its job; its transaction was rolled back
+├── BatchEnded                  the batch takes no more jobs
 ├── ItemsFailed                 more items of a run failed than its task allows
 ├── ShuttingDown                the app is closed or closing
 └── StoreError
@@ -158,6 +160,29 @@ class JobDead(JobUnfinished):
 
 class FlowFailed(JobDead):
     """Steps of the flow are dead. The message names them, the first one first."""
+
+
+class BatchFailed(JobDead):
+    """Jobs of the batch are dead, or it was never closed. `counts` has how its jobs have ended."""
+
+    def __init__(self, message: str, counts: object) -> None:
+        super().__init__(f"{message}; {counts}")
+        self._message = message
+        self.counts = counts
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self._message, self.counts)
+
+
+class BatchEnded(MainspringError):
+    """The batch takes no more jobs: it has ended, was cancelled, or is none."""
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(f"no job can be added to batch {batch_id}: it has ended, was cancelled, or is no batch")
+        self.batch_id = batch_id
+
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        return type(self), (self.batch_id,)
 
 
 class JobCancelled(JobUnfinished):

@@ -6,17 +6,24 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
+from .bounds import BATCH_PAGE_JOBS
 from .errors import MainspringError
-from .records.job import Job
+from .records.job import Job, NewJob
 from .span import Span
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .records.batch import BatchCounts
+    from .task.batch import Batch
+    from .task.batch_options import BatchOptions
     from .task.handle import Handle
     from .task.options import JobOptions
     from .task.task import Task
@@ -187,3 +194,45 @@ class SyncHandle(Generic[R]):
 
     def result(self, timeout: Span | None = None) -> R:
         return run(self._handle.result(timeout))
+
+
+class SyncBatch:
+    """A Batch whose methods are plain calls: `with app.batch("newsletter").sync as batch:`."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.id = batch.id
+
+    def __enter__(self) -> SyncBatch:
+        run(self._batch.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self._batch.__aexit__(kind, error, trace))
+
+    def enqueue(self, job: NewJob) -> SyncHandle[Any]:
+        return SyncHandle(run(self._batch.enqueue(job)))
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> int:
+        """The jobs are made in the calling thread, page by page."""
+        source, count = iter(jobs), 0
+        while page := list(islice(source, BATCH_PAGE_JOBS)):
+            count += run(self._batch.enqueue_many(page))
+        return count
+
+    def batch(self, name: str, **options: Unpack[BatchOptions]) -> SyncBatch:
+        return SyncBatch(self._batch.batch(name, **options))
+
+    def close(self) -> None:
+        run(self._batch.close())
+
+    def cancel(self, reason: str = "its maker has cancelled it") -> None:
+        run(self._batch.cancel(reason))
+
+    def counts(self) -> BatchCounts:
+        return run(self._batch.counts())
+
+    def result(self, timeout: Span | None = None) -> BatchCounts:
+        return run(self._batch.result(timeout))

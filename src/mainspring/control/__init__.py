@@ -6,6 +6,7 @@ from ..lazy import exports
 
 if TYPE_CHECKING:
     from .audit import Audit
+    from .batches import Batches
     from .checks import MAX_PAGE_ROWS
     from .dead import Dead
     from .executions import Executions
@@ -26,6 +27,7 @@ else:
         __name__,
         {
             "audit": ["Audit"],
+            "batches": ["Batches"],
             "checks": ["MAX_PAGE_ROWS"],
             "dead": ["Dead"],
             "executions": ["Executions"],
@@ -45,7 +47,7 @@ else:
     )
 
 __all__ = [
-    "MAX_PAGE_ROWS", "Audit", "Backfill", "Dead", "Executions", "Flows", "Jobs", "Keys", "ManySchedules", "Page",
-    "Queues", "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Statistics",
-    "Triggers", "Webhooks", "Workers",
+    "MAX_PAGE_ROWS", "Audit", "Backfill", "Batches", "Dead", "Executions", "Flows", "Jobs", "Keys", "ManySchedules",
+    "Page", "Queues", "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules",
+    "Statistics", "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from ..health import Health
     from ..insight.stats import Stats
     from ..middleware import Middleware
+    from ..task.batch import Batch
+    from ..task.batch_options import BatchOptions
     from ..task.task import Task
     from .audit import Audit
+    from .batches import Batches
     from .dead import Dead
     from .executions import Executions
     from .flows import Flows
@@ -53,6 +56,10 @@ class AppFacades:
     @property
     def flows(self) -> Flows:
         return self._engine.flows
+
+    @property
+    def batches(self) -> Batches:
+        return self._engine.batches
 
     @property
     def keys(self) -> Keys:
@@ -110,6 +117,20 @@ class AppFacades:
         return self._engine.registry.middleware
 
     # operations
+
+    def batch(self, name: str, /, **options: Unpack[BatchOptions]) -> Batch:
+        """Jobs of any task that belong together, with callbacks:
+
+            async with app.batch("newsletter", on_success=report) as batch:
+                await batch.enqueue_many(send.job(to) for to in people)
+
+        They run while more are added. The end of the block closes the batch, and an exception in it cancels it.
+        """
+        from ..task.batch import Batch
+        from ..task.batch_options import new_batch_job
+
+        new, within = new_batch_job(self._engine, name, options)
+        return Batch(self._engine, new.id, new.queue, new=new, within=within)
 
     async def stats(
         self, window: Span | None = timedelta(hours=1), *, queue: str | None = None, task: str | None = None

@@ -9,6 +9,7 @@ from ..lazy import lazy_property
 
 if TYPE_CHECKING:
     from .audit import Audit
+    from .batches import Batches
     from .dead import Dead
     from .executions import Executions
     from .flows import Flows
@@ -47,6 +48,11 @@ class Facades(ABC):
     @lazy_property
     def flows(self) -> Flows:
         made: Flows = self.make_facade("Flows")
+        return made
+
+    @lazy_property
+    def batches(self) -> Batches:
+        made: Batches = self.make_facade("Batches")
         return made
 
     @lazy_property

@@ -13,7 +13,7 @@ from ..ids import JobId
 from ..insight.flow_view import FlowCounts, FlowView, StepView, flow_counts, flow_view, step_views
 from ..insight.flow_why import steps_not_run
 from ..insight.why import Reason
-from ..records.flow import CANCEL_STEPS, FAN_OUT, FLOW_DEADLINE, PLANNED_FLOW, FlowWithPlan, SkipStep, StepStatus
+from ..records.flow import FLOW_TASKS, PLANNED_TASKS, FlowWithPlan, SkipStep, StepStatus
 from ..records.job import FINAL, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import Changed, Filter
@@ -105,7 +105,7 @@ class Flows:
         return FlowJobs.of(page, await self._counts([job.id for job in page]))
 
     def _flow_names(self) -> tuple[str, ...]:
-        return (*(name for name, task in self._engine.tasks.items() if task.is_flow), PLANNED_FLOW)
+        return (*(name for name, task in self._engine.tasks.items() if task.is_flow), *sorted(PLANNED_TASKS))
 
     def _check_flow_names(self, names: Sequence[str]) -> None:
         """Raises BadInput for a task that is no flow. One that only another app has may be one."""
@@ -153,7 +153,7 @@ class Flows:
         """Whether the job is a flow's own, as far as is known without its plan: this app may not have its task."""
         if (known := self._engine.tasks.get(job.task)) is not None:
             return known.is_flow
-        return job.task not in (FAN_OUT, CANCEL_STEPS, FLOW_DEADLINE)
+        return job.task not in FLOW_TASKS or job.task in PLANNED_TASKS
 
     # changing
 

@@ -62,6 +62,8 @@ class StepDependencies:
         self.sources = _sources(steps)
         """Of each map over a task that yields: the step of that task."""
         self.yielders = _yielders(self.sources, self.needs)
+        self.open_steps = tuple(n for n, step in enumerate(steps) if step.open_seconds is not None)
+        """The steps whose items are added from outside: the jobs of a batch."""
         self.decided_after = _decided_after(self.dependents, self.yielders)
         """The steps that are decided again when the status of a step changes."""
         self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
@@ -192,6 +194,7 @@ class Graph:
         "first_jobs",
         "needed_steps",
         "needs",
+        "open_steps",
         "plan",
         "required",
         "result_steps",
@@ -216,6 +219,7 @@ class Graph:
         self.value_readers, self.required, self.first_jobs = found.value_readers, found.required, found.first_jobs
         self.sources, self.yielders, self.decided_after = found.sources, found.yielders, found.decided_after
         self.signals = found.signals
+        self.open_steps = found.open_steps
 
 
 def behind(graph: Graph, steps: Collection[int], continued: Collection[int] = ()) -> set[int]:

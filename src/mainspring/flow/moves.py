@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..ids import JobId
 from ..records.flow import OPEN, Flow, FlowDeadline, GivenSignal, ItemCounts, Move, StepEnd, StepStatus
 from ..records.step import MAX_LIVES, MAX_POSITION
+from .batch_items import NEVER_CLOSED, close_batch, has_told, reopen_batch
 from .graph import Graph, behind
 from .job_template import step_job_id
 from .kept_steps import with_kept_steps
@@ -102,6 +103,14 @@ def take_signals(
     return edit.move()
 
 
+def close(graph: Graph, flow: Flow, now: datetime, *, abandoned: bool) -> Move:
+    """The flow of a batch after it was closed: by its maker, or because that has gone, which leaves it dead."""
+    edit = RowEdit(graph, flow, now)
+    for n in graph.open_steps if flow.state != "over" else ():
+        close_batch(edit, graph, n, NEVER_CLOSED if abandoned else None)
+    return edit.move()
+
+
 def _with_deadline(graph: Graph, move: Move, now: datetime) -> Move:
     """The move of a flow that begins, perhaps again: if it has a timeout, with a deadline and the job for it."""
     flow, seconds = move.flow, graph.plan.timeout
@@ -123,7 +132,7 @@ def skip(graph: Graph, flow: Flow, step: int, reason: str, now: datetime) -> Mov
     if flow.statuses[step] == StepStatus.RELEASED:
         edit = RowEdit(graph, flow, now)
         edit.skipped[step] = reason
-        if step in graph.sources:
+        if step in graph.sources or step in graph.open_steps:
             stop_making_items(edit, step)
         return replace(edit.move(), cancel=(step,))
     kept = [n for n in graph.dependents[step] if flow.statuses[n] in _KEPT_FROM_RUNNING]
@@ -149,7 +158,8 @@ def revive(
     steps, items = set(steps), list(items)
     revived = {*jobs, *(n for n, _ in items), *steps}
     continued = _continued(graph, flow, jobs, revived)
-    steps -= continued
+    batches = steps.intersection(graph.open_steps)
+    steps -= continued | batches
     edit = _reopened(graph, flow, revived | continued, behind(graph, revived | continued), now)
     for n in (revived | continued) - steps:
         edit.skipped.pop(n, None)
@@ -175,6 +185,8 @@ def revive(
         _reset(edit, n)
         if edit.signals is not None:
             edit.signals.ask_again(n)
+    for n in batches:
+        reopen_batch(edit, n)
     edit.look_at(steps)
     return _with_deadline(graph, edit.move(), now)
 
@@ -188,7 +200,7 @@ def _reopened(graph: Graph, flow: Flow, steps: Collection[int], later: Collectio
     edit = RowEdit(graph, flow, now)
     edit.dead = [n for n in edit.dead if n not in steps]
     for n in sorted(later):
-        if edit.statuses[n] != StepStatus.RELEASED and n not in steps:
+        if edit.statuses[n] != StepStatus.RELEASED and n not in steps and not has_told(graph, flow, n):
             _reset(edit, n)
             if edit.signals is not None:
                 edit.signals.wait_anew(n)

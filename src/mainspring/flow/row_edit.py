@@ -14,12 +14,14 @@ from ..records.flow import OPEN, SKIPPED, Flow, FlowState, ItemCounts, Move, Ste
 from ..records.job import NewJob
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
 from ..records.step import StepRef, StepValue, position_of, split_position
+from .batch_items import close_batch, has_failed, open_batch, summary_text
 from .conditions import ABSENT, Absent, LargeValue, at_path, is_true, none_if_absent
 from .graph import Graph, extract_key
 from .job_template import JobTemplate, fan_out_job, first_job, released
 from .json_text import encode_text, object_text, pointer_part
+from .map_ends import end_of_map, judge_map
 from .signals import SIGNAL_LATE, SignalSteps
-from .yielding import ITEMS_NOT_MADE, ITEMS_STOPPED, close_maps, may_run, open_map
+from .yielding import ITEMS_STOPPED, close_maps, may_run, open_map
 
 # A larger result is read by the worker that needs it.
 MAX_INLINE_BYTES = 4096
@@ -66,7 +68,8 @@ class RowEdit:
         self._templates: dict[int, JobTemplate] = {}
         """Of the items of maps."""
         self.signals = SignalSteps(graph, flow, now) if graph.signals else None
-        self._cancel: set[int] = set()
+        self.cancelled: set[int] = set()
+        """Steps whose unfinished jobs are cancelled."""
 
     def move(self) -> Move:
         self.decide_all()
@@ -88,7 +91,7 @@ class RowEdit:
             cancelled=self._flow.cancelled or self.state in ("cancelling", "aborting"),
             ended_at=(self._flow.ended_at or self.now) if over else None,
         )
-        move = Move(flow, tuple(self._jobs), tuple(sorted(self._cancel)), (), over and self._flow.state != "over")
+        move = Move(flow, tuple(self._jobs), tuple(sorted(self.cancelled)), (), over and self._flow.state != "over")
         return move if self.signals is None else self.signals.written_to(move)
 
     def _has_ended(self) -> bool:
@@ -110,7 +113,7 @@ class RowEdit:
         if life != self.lives.get(n, 0) or self.state == "over":
             return
         if self._graph.steps[n].over is not None:
-            self._end_of_map(n, index, end)
+            end_of_map(self, self._graph, n, index, end)
         elif self.statuses[n] == StepStatus.RELEASED:
             self._end_of_step(n, end)
         if end.finish and self.finish is None and self.state in ("open", "failing"):
@@ -139,39 +142,9 @@ class RowEdit:
         if n in self._graph.yielders:
             close_maps(self, self._graph.yielders[n].maps, n, end)
 
-    def _end_of_map(self, n: int, index: int, end: StepEnd) -> None:
-        counts = self.counts.get(n, ItemCounts())
-        if index == 0:  # the job that makes the items
-            if counts.closed:
-                return
-            self.counts[n] = counts = replace(counts, closed=True)
-            if end.skipped:  # it maps over null
-                self.set_status(n, StepStatus.SKIPPED_ABSENT)
-                return
-            if end.state != "completed":
-                self.notes[n] = ITEMS_NOT_MADE if end.state == "dead" else ITEMS_STOPPED
-        else:
-            dead, cancelled = end.state == "dead", end.state == "cancelled"
-            counts = replace(
-                counts, ended=counts.ended + 1, dead=counts.dead + dead, cancelled=counts.cancelled + cancelled
-            )
-        self.counts[n] = counts
-        self.judge_map(n)
-
     def judge_map(self, n: int) -> None:
         """Ends the map if all of its items have ended, or if too many are dead."""
-        if self.statuses[n] != StepStatus.RELEASED:
-            return
-        counts, step = self.counts[n], self._graph.steps[n]
-        was_stopped = self.notes.get(n) == ITEMS_STOPPED
-        failed = (n in self.notes and not was_stopped) or counts.dead > step.failed_ratio * counts.made
-        if counts.done:
-            stopped = was_stopped or counts.dead + counts.cancelled > step.failed_ratio * counts.made
-            status = StepStatus.DEAD if failed else StepStatus.CANCELLED if stopped else StepStatus.COMPLETED
-            self.set_status(n, status)
-        elif failed and (counts.closed or not step.failed_ratio) and self._graph.plan.fail_fast:
-            self._cancel.add(n)
-            self.set_status(n, StepStatus.DEAD)
+        judge_map(self, self._graph, n)
 
     def set_status(self, n: int, status: str) -> None:
         if n in self.skipped and status in (StepStatus.DEAD, StepStatus.CANCELLED):
@@ -189,7 +162,9 @@ class RowEdit:
         self.state = state
         for n, status in enumerate(self.statuses):
             if status == StepStatus.RELEASED and not self.may_run(n):
-                self._cancel.add(n)
+                self.cancelled.add(n)
+                if n in self._graph.open_steps:
+                    close_batch(self, self._graph, n, ITEMS_STOPPED)
         self.look_at(range(len(self.statuses)))
 
     def may_run(self, n: int) -> bool:
@@ -210,6 +185,8 @@ class RowEdit:
 
     def failed(self, n: int) -> bool:
         status = self.statuses[n]
+        if status == StepStatus.RELEASED and n in self._graph.open_steps:
+            return has_failed(self, n)
         return status == StepStatus.UPSTREAM_FAILED or (status == StepStatus.DEAD and not self._graph.steps[n].optional)
 
     def _was_cancelled(self, n: int) -> bool:
@@ -374,6 +351,8 @@ class RowEdit:
         step, filled = self._graph.steps[n], Filled({}, {})
         for name, operand in step.args.items():
             filled.texts[name] = self._or_null(operand, f"/{pointer_part(name)}", filled)
+        if step.summary:
+            filled.texts[step.summary] = summary_text(self, self._graph, self._flow)
         if step.over is None:
             self._add_job(n, filled)
             self.set_status(n, StepStatus.RELEASED)
@@ -388,6 +367,9 @@ class RowEdit:
     def _release_map(self, n: int, over: Operand, filled: Filled) -> None:
         if n in self._graph.sources:
             open_map(self, n, self._graph.sources[n])
+            return
+        if n in self._graph.open_steps:
+            open_batch(self, self._graph, self._flow, n)
             return
         source = Filled({}, {})
         text = self._or_null(over, "/items", source)
@@ -430,6 +412,9 @@ class RowEdit:
             template = self._templates[n] = self._template(n, first_job(self._graph, n), filled.refs)
         texts = {**filled.texts, self._graph.steps[n].item: item}
         self._jobs.append(template.job(index, object_text(texts)))
+
+    def add_internal_job(self, job: NewJob) -> None:
+        self._jobs.append(job)
 
     def _add_fan_out(self, n: int, source: Filled, text: str) -> None:
         template = self._template(n, fan_out_job(self._graph, n), source.refs)

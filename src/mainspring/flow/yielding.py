@@ -86,7 +86,9 @@ def may_run(step: PlannedStep, state: FlowState) -> bool:
 
 def takes_items(graph: Graph, flow: Flow, n: int) -> bool:
     """Whether further items of the map may be made."""
-    released = flow.statuses[n] == StepStatus.RELEASED and n in flow.counts and not flow.counts[n].closed
+    released = flow.statuses[n] == StepStatus.RELEASED and n in flow.counts
+    # The unfinished jobs of a batch may add to it, also once it is closed.
+    released = released and (n in graph.open_steps or not flow.counts[n].closed)
     return released and n not in flow.skipped and may_run(graph.steps[n], flow.state)
 
 

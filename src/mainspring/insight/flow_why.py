@@ -37,6 +37,8 @@ class Root(Struct, frozen=True):
     number: int
     chain: tuple[str, ...]
     """From a step that nothing waits for down to this one."""
+    is_batch: bool = False
+    """Whether it has the jobs of a batch."""
 
     @property
     def text(self) -> str:
@@ -49,7 +51,7 @@ class Root(Struct, frozen=True):
 def roots(graph: Graph, row: Flow) -> list[Root]:
     """What the flow waits for, first step first, up to a limit."""
     released = [n for n, status in enumerate(row.statuses) if status == StepStatus.RELEASED]
-    return [Root(n, _chain(graph, row, n)) for n in released[:MAX_ROOTS]]
+    return [Root(n, _chain(graph, row, n), n in graph.open_steps) for n in released[:MAX_ROOTS]]
 
 
 def _chain(graph: Graph, row: Flow, n: int) -> tuple[str, ...]:
@@ -66,7 +68,8 @@ def waits_for(root: Root, job: Job | None, why: Sequence[Reason], counts: ItemCo
     first = why[0] if why else None
     detail = "its job is gone" if first is None else first.text
     if counts is not None:
-        detail = _progress(counts) + ("" if first is None else f"; the next one: {first.text}")
+        progress = _batch_progress(counts) if root.is_batch else _progress(counts)
+        detail = progress + ("" if first is None else f"; the next one: {first.text}")
     elif job is not None and job.attempt and first is not None and first.code == "not_due":
         detail = f"retrying, {first.text}"
     holders: tuple[JobId, ...] = () if job is None else (job.id,)
@@ -79,6 +82,12 @@ def _progress(counts: ItemCounts) -> str:
     more = "" if counts.closed else ", and more are made"
     dead = f", {counts.dead:,} of them dead" if counts.dead else ""
     return f"{counts.ended:,} of {counts.made:,} items have ended{dead}{more}"
+
+
+def _batch_progress(counts: ItemCounts) -> str:
+    dead = f", {counts.dead:,} of them dead" if counts.dead else ""
+    more = "" if counts.closed else "; open: its maker adds more"
+    return f"{counts.ended:,} of {counts.made:,} have ended{dead}{more}"
 
 
 def steps_not_run(graph: Graph, row: Flow) -> list[Reason]:

@@ -59,7 +59,15 @@ CANCEL_STEPS = "mainspring.cancel_steps"
 PLANNED_FLOW = "mainspring.flow"
 # The internal job that stops a flow at its deadline.
 FLOW_DEADLINE = "mainspring.flow_deadline"
-FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW, FLOW_DEADLINE})
+# The internal task of a batch.
+BATCH = "mainspring.batch"
+# The number of the step of a batch that has its jobs.
+JOBS_STEP = 0
+# The internal job that closes a batch: whose maker has gone, or which was made in a transaction.
+CLOSE_BATCH = "mainspring.close_batch"
+FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW, FLOW_DEADLINE, BATCH, CLOSE_BATCH})
+# The tasks of flows whose jobs come with their plans.
+PLANNED_TASKS = frozenset({PLANNED_FLOW, BATCH})
 # In the metadata of a flow's job: the id of the flow that it replays.
 REPLAY_OF = "replay_of"
 # The failure of a flow that cannot begin while workers of older releases are alive.
@@ -203,7 +211,14 @@ class GiveSignal(Struct, frozen=True):
     delivery: str
 
 
-FlowRequest = SkipStep | TimeOut | GiveSignal
+class CloseBatch(Struct, frozen=True):
+    """No more jobs are added to a batch from outside."""
+
+    abandoned_at: int | None = None
+    """Its maker has gone: it is closed as dead, if it still has this many jobs."""
+
+
+FlowRequest = SkipStep | TimeOut | GiveSignal | CloseBatch
 """What is asked of a flow, beside what happens to its jobs."""
 
 

@@ -130,6 +130,11 @@ class PlannedStep(Struct, frozen=True, gc=False, omit_defaults=True):
     """The share of a map's items that may be dead."""
     yields: bool = False
     """Whether its task yields the items of the maps over this step."""
+    open_seconds: float | None = None
+    """Of a batch: its items are jobs of any task that are added from outside until it is closed. So long after the last
+    one of them it is closed as dead. None: an ordinary step."""
+    summary: str = ""
+    """The parameter that receives how far the batch is, as a records.batch.BatchSummary."""
     options: StepOptions = StepOptions()
     signal: SignalStep | None = None
 

@@ -8,6 +8,8 @@ from ..ids import JobId
 
 _STEP_SHIFT_BITS, _LIFE_SHIFT_BITS = 32, 56
 MAX_INDEX = (1 << _STEP_SHIFT_BITS) - 1
+# The index of a new job of a batch: the store numbers it.
+NEXT_INDEX = MAX_INDEX
 # Lives are few enough that a position fits a signed number of 64 bits.
 MAX_POSITION = (1 << 63) - 1
 # Times that a step can be put back to work: a life has 7 bits of a position.
@@ -37,6 +39,11 @@ class StepRef(Struct, frozen=True, gc=False):
     @property
     def index(self) -> int:
         return self.position & ((1 << _STEP_SHIFT_BITS) - 1)
+
+    @property
+    def is_unnumbered(self) -> bool:
+        """Whether it is that of a new job of a batch, which the store numbers."""
+        return self.index == NEXT_INDEX
 
 
 def position_of(step: int, index: int = 0, life: int = 0) -> int:

@@ -39,6 +39,14 @@ class FlowStore(Protocol):
     FL10. Deleting a job deletes its flow, and the jobs of its steps: at most flow.MAX_CANCELLED_JOBS of them in that
         transaction, the others by a job of flow.CANCEL_STEPS. Running ones are cancelled.
     FL11. `prunable` returns no job of a step whose flow is stored.
+
+    BA1. A job that is enqueued with the index step.NEXT_INDEX is a new job of a batch, and gets its next free index,
+        however many calls add jobs at once. If the batch has ended, or the step is none of a batch, the call is refused
+        and stores nothing. The unfinished jobs of a batch that is closed keep it open for others.
+    BA4. A batch has a job of flow.CLOSE_BATCH, stored with it and due PlannedStep.open_seconds later, until it is
+        closed, stopped or deleted.
+    BA5. A step with on="failure" behind a batch is released with the first dead job, or when the batch is closed as
+        dead. It is not released again when dead jobs are put back to work.
     """
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:
@@ -81,5 +89,11 @@ class FlowStore(Protocol):
             does. Deadlines are those of FL17. A signal that is waited for already keeps its deadline.
         FL21. To actions, a job whose row has no plan is a job without a flow. When it is cancelled while it waits, or
             is deleted, the jobs of its deadlines are deleted; its row goes with the job.
+
+        BA2. CloseBatch: no more jobs are added to the batch (PlannedStep.open_seconds) from outside. It ends when all
+            of its jobs have ended; without jobs it completes. One that is closed already stays as it is. This is
+            refused if the flow is no batch.
+        BA3. CloseBatch with `abandoned_at`, which has to be the number of its jobs: the batch is dead when these have
+            ended, as moves.close() says. A retry of its own job takes what it has as all.
         """
         ...

@@ -23,6 +23,7 @@ from ..suggest import renamed_value
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome, Suspend
+    from .batch import Batch
     from .durable import DurableRun
     from .flow_failure import FlowEnd
 
@@ -70,13 +71,14 @@ class Reports(Protocol):
 
 
 class Reporting(Protocol):
-    """The worker's side of a context: it collects reports, opens transactions and keeps checkpoints."""
+    """The worker's side of a context: it collects reports, opens transactions, keeps checkpoints and finds batches."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
     def open(self, job: Job) -> Reports: ...
     def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]: ...
     def durable(self, ctx: Context) -> DurableRun: ...
+    def batch(self, job: Job) -> Batch: ...
 
 
 class Commit(Protocol):
@@ -170,6 +172,14 @@ class Context:
         if yielded is None:
             raise BadInput("ctx.made is for tasks that yield")
         return cast("Yielded", yielded).asked_made()
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that this job is one of, or a callback: `await ctx.batch.enqueue(send.job(to))`. While it runs,
+        its batch does not end. A plain function uses `ctx.batch.sync`."""
+        if self._reporting is None:
+            raise BadInput("ctx.batch is for tasks in a worker's own process, not for executor='process'")
+        return self._reporting.batch(self.job)
 
     @property
     def lease(self) -> Lease:

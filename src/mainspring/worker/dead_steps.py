@@ -91,11 +91,29 @@ def failure_of_timeout(graph: Graph, row: Flow, dead: Sequence[int], steps: Sequ
 
 def failure_of_flow(graph: Graph, row: Flow, dead: Sequence[int], steps: Sequence[DeadStep]) -> Failure:
     """The failure that names the dead steps, the first one first."""
+    if graph.open_steps and dead[0] in graph.open_steps:
+        return Failure("BatchFailed", clean(_failed_batch(graph, row, steps), MAX_MESSAGE_CHARACTERS))
     known = {step.name: step for step in reversed(steps)}
     named = [_named(graph, row, n, known.get(graph.steps[n].name)) for n in dead[:MAX_NAMED_STEPS]]
     more = f" and {len(dead) - MAX_NAMED_STEPS} more" if len(dead) > MAX_NAMED_STEPS else ""
     what = "step" if len(dead) == 1 else "steps"
     return Failure("FlowFailed", clean(f"dead {what}: {', '.join(named)}{more}", MAX_MESSAGE_CHARACTERS))
+
+
+def _failed_batch(graph: Graph, row: Flow, steps: Sequence[DeadStep]) -> str:
+    """How many jobs of the batch are dead, with the first one; or that it was never closed."""
+    n = graph.open_steps[0]
+    counted = f"{row.counts[n].dead:,} of {row.counts[n].made:,} jobs are dead"
+    first = next((step for step in steps if step.job_id is not None and step.index is not None), None)
+    if first is not None:
+        counted += f", the first one {first.job_id} ({first.task}): {_line(first.failure)}"
+    if n in row.notes:
+        return f"{row.notes[n]}; {counted}" if row.counts[n].dead else row.notes[n]
+    return counted
+
+
+def _line(failure: Failure) -> str:
+    return f"{failure.type}: {clean(failure.message, MAX_REASON_CHARACTERS)}"
 
 
 def _named(graph: Graph, row: Flow, n: int, step: DeadStep | None) -> str:
@@ -104,4 +122,4 @@ def _named(graph: Graph, row: Flow, n: int, step: DeadStep | None) -> str:
         return name
     where = "" if step.job_id is None else f", job {step.job_id}"
     item = "" if step.index is None else f"{_counted(row, n)}, first item {step.index}: "
-    return f"{name} ({item}{step.failure.type}: {clean(step.failure.message, MAX_REASON_CHARACTERS)}{where})"
+    return f"{name} ({item}{_line(step.failure)}{where})"

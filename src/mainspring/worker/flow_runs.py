@@ -7,15 +7,18 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from ..flow.conditions import ABSENT, at_path
 from ..flow.function import plan_of
 from ..flow.graph import Graph
+from ..flow.json_text import encode_text
 from ..flow.signals import signal_text
 from ..flow.verdict import judge
 from ..ids import JobId
 from ..insight.flow_view import STEP_STATES
-from ..records.flow import PLANNED_FLOW, REPLAY_OF, Flow, FlowWithPlan, StepStatus
+from ..records.batch import batch_counts
+from ..records.flow import JOBS_STEP, PLANNED_TASKS, REPLAY_OF, Flow, FlowWithPlan, StepStatus
 from ..records.job import Job, State
 from ..records.outcome import Done, RemoteFailure, RunEnd, StepNotCompleted, Stopped, Suspend
 from ..records.plan import FirstOf, Input, ListOf, ObjectOf, Operand, ValueOf
@@ -55,7 +58,7 @@ class FlowRuns:
         if task.is_flow and not self.reads.possible:
             return RemoteFailure(Failure("BadInput", "this store has no flows"), retryable=False)
         # A job that comes with its plan has one before its first run.
-        if task.is_flow and (job.runs > 1 or job.task == PLANNED_FLOW or REPLAY_OF in job.metadata):
+        if task.is_flow and (job.runs > 1 or job.task in PLANNED_TASKS or REPLAY_OF in job.metadata):
             found = await self.reads.flow(job.id)
             if found is not None and found.row.planned:
                 return await self._conclude(ctx, found)
@@ -129,6 +132,8 @@ class FlowRuns:
                 ended = self._done(verdict.finish)
             case "completed":
                 ended = await self._completed(graph, row, verdict.result)
+                if graph.open_steps:
+                    ended = self._done(encode_text(asdict(batch_counts(row.counts[JOBS_STEP]))))
             case "cancelled":
                 ended = Stopped(ctx.job.cancel_reason or "a step of the flow was cancelled")
             case "dead":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -11,18 +12,22 @@ from ..clock import Clock
 from ..ids import JobId
 from ..mask import brief_text
 from ..records.flow import (
+    BATCH,
     CANCEL_STEPS,
+    CLOSE_BATCH,
     FAN_OUT,
     FLOW_DEADLINE,
     FLOW_STOPPED,
+    JOBS_STEP,
     OPEN,
     PLANNED_FLOW,
+    CloseBatch,
     Flow,
     FlowWithPlan,
     TimeOut,
 )
 from ..records.job import Action, Job, State
-from ..records.outcome import Cancel, Discard, Skip
+from ..records.outcome import Cancel, Discard, Skip, Snooze
 from ..records.query import Filter
 from ..records.step import MAX_INDEX, MAX_POSITION, StepRef, position_of
 from ..store import Store
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 # Jobs that are cancelled at once.
 PAGE_JOBS = 1000
+# The last jobs of a batch that are looked at: some may be deleted.
+MAX_LAST_JOBS = 10
 _OPTIONS = CheckedOptions(max_retries=20, timeout=3600.0)
 
 
@@ -86,6 +93,23 @@ class FlowTasks:
         store = flow_store(await self._connect())
         await store.change_flow(flow, TimeOut(ctx.job.id), now=self._clock.now())
 
+    async def close_batch(self, flow: JobId, complete: bool = False) -> None:
+        """Closes a batch: one that was made in a transaction, or one that has gone without a further job for too long.
+        Run again, or for a batch that is closed, it does nothing."""
+        store = await self._connect()
+        found = await _flow(store, flow)
+        if found is None or not found.plan.steps or (step := found.plan.steps[JOBS_STEP]).open_seconds is None:
+            return
+        counts, now = found.row.counts[JOBS_STEP], self._clock.now()
+        if counts.closed:
+            return
+        left = 0.0 if complete else step.open_seconds - (now - await _last_added(store, found.row)).total_seconds()
+        if left > 0:
+            raise Snooze(left, "jobs are still added to the batch")
+        request = CloseBatch(None if complete else counts.made)
+        if (refusal := await flow_store(store).change_flow(flow, request, now=now)) is not None:
+            raise Snooze(step.open_seconds, refusal.error or "")
+
     async def _cancel(self, store: Store, flow: JobId, first: int, last: int) -> None:
         while jobs := await flow_store(store).step_jobs(flow, first=first, last=last, limit=PAGE_JOBS):
             await self._change(store, Action.CANCEL, [job for job in jobs if _runs_on(job)])
@@ -106,6 +130,14 @@ class FlowTasks:
 
 async def _flow(store: Store, id: JobId) -> FlowWithPlan | None:
     return next(iter(await flow_store(store).flows([id])), None)
+
+
+async def _last_added(store: Store, row: Flow) -> datetime:
+    """When the last job of a batch was added, as far as its last ones are not deleted."""
+    counts = row.counts[JOBS_STEP]
+    first, last = (position_of(JOBS_STEP, max(1, counts.made - back)) for back in (MAX_LAST_JOBS - 1, 0))
+    jobs = await flow_store(store).step_jobs(row.id, first=first, last=last, limit=MAX_LAST_JOBS)
+    return max((job.created_at for job in jobs), default=counts.released_at or row.began_at)
 
 
 def _list_of(items: msgspec.Raw) -> list[msgspec.Raw]:
@@ -157,5 +189,7 @@ def flow_tasks(engine: Engine) -> dict[str, Task[Any, Any]]:
         FAN_OUT: registry.new_task(FAN_OUT, functions.fan_out, _OPTIONS),
         CANCEL_STEPS: registry.new_task(CANCEL_STEPS, functions.cancel_steps, _OPTIONS),
         FLOW_DEADLINE: registry.new_task(FLOW_DEADLINE, functions.stop_late_flow, _OPTIONS),
+        CLOSE_BATCH: registry.new_task(CLOSE_BATCH, functions.close_batch, _OPTIONS),
+        BATCH: registry.new_task(BATCH, conclude, CheckedOptions(), kind="flow"),
         PLANNED_FLOW: registry.new_task(PLANNED_FLOW, conclude, CheckedOptions(), kind="flow"),
     }

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from enum import IntEnum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import Clock
 from ..errors import BadInput
@@ -29,6 +29,10 @@ from ..task.context import (
 )
 from ..task.durable import DurableRun
 from .run_output import RunOutput, waited
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..task.batch import Batch
 
 _logger = logging.getLogger("mainspring.task")
 _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -207,13 +211,14 @@ class ReportBuffer:
         clock: Clock,
         open_transaction: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None,
         open_durable: Callable[[Context], DurableRun] | None = None,
+        engine: Engine | None = None,
     ) -> None:
         """`open_transaction` opens ctx.transaction(), `open_durable` the durable steps of a run; None outside of a
-        worker."""
+        worker. `engine` is that of ctx.batch."""
         self.clock = clock
         self._on_change: Callable[[], object] = lambda: None
         self.urgency = Urgency.NONE
-        self._open_transaction = open_transaction
+        self._open_transaction, self._engine = open_transaction, engine
         self._open_durable = open_durable
         self.lock = threading.RLock()
         self._runs: dict[tuple[str, Lease], RunReports] = {}
@@ -235,6 +240,13 @@ class ReportBuffer:
         if self._open_durable is None:
             raise BadInput("durable steps are for tasks that a worker runs")
         return self._open_durable(ctx)
+
+    def batch(self, job: Job) -> Batch:
+        if self._engine is None or job.step is None:
+            raise BadInput(f"job {job.id} ({job.task}) is in no batch")
+        from ..task.batch import Batch
+
+        return Batch(self._engine, job.step.flow, job.step.queue)
 
     def add(self, job: Job, reports: RunReports) -> None:
         """Marks a run as having something to send."""

@@ -85,7 +85,7 @@ class Worker:
         self._clock, self._bus = clock, bus
         self._scheduler, self._pruner = engine.scheduler(settings.fire), engine.pruner(tasks)
         self._state, self._webhooks = WorkerState(settings.grace), engine.dispatcher
-        buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx), lambda ctx: self._durable(ctx))
+        buffer = ReportBuffer(clock, lambda c: self._transactions.transaction(c), lambda c: self._durable(c), engine)
         self._runner = runner = self._runner_type.of(
             tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls
         )

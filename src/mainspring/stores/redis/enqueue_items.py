@@ -11,6 +11,7 @@ from datetime import datetime
 from ...clock import micros
 from ...records.job import NewJob
 from ...records.step import MAX_INDEX
+from ..rules.batch_jobs import number_jobs
 from ..rules.flows import may_add_item
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
@@ -70,7 +71,9 @@ async def enqueue_items(shards: Shards, jobs: Sequence[NewJob], ids: Sequence[by
             new = list(zip(jobs, ids, strict=True))
         else:
             new = [(job, id) for job, id in zip(jobs, ids, strict=True) if snapshot.jobs[job.id][0][0] is None]
-        for job, _ in new:
+        numbered = number_jobs(tables, [job for job, _ in new], now)
+        new = list(zip(numbered, (id for _, id in new), strict=True))
+        for job in numbered:
             if job.step is not None:
                 tables.flow_changes.note_made_item(job.step, now)
         await settle(shards, snapshot, [tables])

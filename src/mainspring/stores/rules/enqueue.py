@@ -17,10 +17,15 @@ from .tables import Tables
 def enqueue(tables: Tables, new_jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     if not new_jobs:
         return []
+    if any(new.step is not None and new.step.is_unnumbered for new in new_jobs):
+        from .batch_jobs import refusals
+
+        if (answers := refusals(tables, new_jobs)) is not None:
+            return answers
     may_refuse = any(new.on_conflict == "raise" for new in new_jobs)
     if may_refuse:
         tables.savepoint()
-    answers: list[Enqueued] = []
+    answers = []
     for n, new in enumerate(new_jobs):
         answers.append(enqueue_one(tables, new, now))
         if answers[n].status == "refused":
@@ -59,6 +64,10 @@ def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
         from .flows import may_add_item
 
         if may_add_item(tables, new.step):
+            if new.step.is_unnumbered:
+                from .batch_jobs import next_number
+
+                job = replace(job, step=next_number(tables, new.step, now))
             tables.flow_changes.note_made_item(new.step, now)
         else:
             job = replace(job, state=State.CANCELLED, finished_at=now, cancel_reason=FLOW_STOPPED)

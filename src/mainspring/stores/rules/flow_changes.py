@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...ids import JobId
-from ...records.flow import AwaitedSignal, GivenSignal, StepEnd
+from ...records.flow import AwaitedSignal, CloseBatch, GivenSignal, StepEnd
 from ...records.job import Job, State
 from ...records.outcome import StepEnding
 from ...records.plan import Plan
@@ -23,6 +23,7 @@ class FlowChange:
         "at",
         "awaits",
         "cancelled",
+        "closed",
         "completed",
         "deleted",
         "ended",
@@ -64,6 +65,8 @@ class FlowChange:
         """The signals that its own job, without a plan, waits for now."""
         self.ended = False
         """Its own job, without a plan, has ended while it waited."""
+        self.closed: CloseBatch | None = None
+        """It is a batch, and is closed."""
         self.cancelled = self.retried = self.deleted = False
         """An operator has cancelled, retried or deleted the flow's own job."""
 

@@ -9,6 +9,7 @@ from ...ids import JobId
 from ...records.flow import (
     MAX_INBOX_BYTES,
     MAX_SIGNAL_NAMES,
+    CloseBatch,
     Flow,
     FlowRequest,
     GivenSignal,
@@ -43,6 +44,8 @@ def change_flow(tables: Tables, id: JobId, request: FlowRequest, now: datetime) 
             return _give(tables, id, request, now)
     if flow is None or job is None or not flow.planned:
         return Refusal(State.CANCELLED if job is None else job.state, error=f"job {id} has no flow any more")
+    if isinstance(request, CloseBatch):
+        return _close(tables, flow, job, request, now)
     if flow.statuses[request.step] == StepStatus.SKIPPED_BY_OPERATOR:
         return None  # the same request again, or a second operator
     if (refusal := _refusal(tables, flow, job, request.step)) is None:
@@ -97,6 +100,17 @@ def _signal_refusal(tables: Tables, flow: Flow | None, job: Job, request: GiveSi
     if size > MAX_INBOX_BYTES:
         error = f"the signals of job {job.id} would have {size:,} bytes, at most {MAX_INBOX_BYTES:,} are kept"
         return Refusal(job.state, error=f"{error}: pass the name of what is kept elsewhere", signal="full")
+    return None
+
+
+def _close(tables: Tables, flow: Flow, job: Job, request: CloseBatch, now: datetime) -> Refusal | None:
+    """Closes a batch that is open. Closed again, or ended, it stays as it is."""
+    steps = tables.graph(flow.id).open_steps
+    if not steps:
+        return Refusal(job.state, error=f"job {job.id} ({job.task}) is no batch")
+    if request.abandoned_at is not None and any(flow.counts[n].made != request.abandoned_at for n in steps):
+        return Refusal(job.state, error=f"jobs were added to batch {job.id} meanwhile")
+    tables.flow_changes.of(flow.id, now).closed = request
     return None
 
 

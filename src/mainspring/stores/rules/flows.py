@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...flow import moves
+from ...flow.batch_items import closing_job_id
 from ...flow.graph import Graph
 from ...flow.job_template import step_job_id
 from ...flow.signals import row_without_plan, stop_waiting, take_signals
@@ -55,6 +56,22 @@ def _read(tables: Tables, names: Sequence[Name]) -> Iterator[list[Name]]:
 
 
 def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name]]:
+    before = tables.flow(id)
+    steps = tables.graph(id).open_steps if before is not None and before.counts else ()
+    yield from _settle_flow(tables, id, change)
+    for n in steps:
+        if before is not None and not before.counts[n].closed:
+            yield from _end_closing(tables, before, n)
+
+
+def _end_closing(tables: Tables, before: Flow, n: int) -> Iterator[list[Name]]:
+    """Deletes the job that would close a batch which is closed now, or gone. One that runs finds nothing to do."""
+    flow, counts = tables.flow(before.id), before.counts[n]
+    if (flow is None or flow.counts[n].closed) and counts.released_at is not None:
+        yield from _drop_jobs(tables, [closing_job_id(before.id, counts.released_at)])
+
+
+def _settle_flow(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name]]:
     if change.deleted:
         yield from _delete(tables, id, change.at)
         return
@@ -82,6 +99,9 @@ def _settle(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list[Name
         yield from _reopen(tables, id, change.at)
     if change.timed_out and flow.state != "over":
         yield from _apply(tables, moves.time_out(graph, flow, change.at), change.at)
+    if change.closed is not None:
+        abandoned = change.closed.abandoned_at is not None
+        yield from _apply(tables, moves.close(graph, flow, change.at, abandoned=abandoned), change.at)
     for step, reason in change.skipped.items():
         yield from _skip(tables, graph, id, step, reason, change.at)
     if change.suspended and flow.state == "over":
@@ -295,7 +315,8 @@ def _retry(tables: Tables, graph: Graph, flow: Flow, at: datetime) -> Iterator[l
     found = tables.step_jobs(Name("failed_steps", flow.id))
     failed = [job for job in found if job.state in RETRIED_STATES and _is_retried(flow, job)]
     with_job = {job.step.number for job in failed if job.step is not None}
-    stopped = [n for n, status in enumerate(flow.statuses) if status in _STOPPED and n not in with_job]
+    own = [n for n in graph.open_steps if n in flow.notes]  # why it is dead or stopped, whatever its jobs are
+    stopped = [n for n, status in enumerate(flow.statuses) if status in _STOPPED and (n not in with_job or n in own)]
     if not failed and not stopped:
         if flow.timed_out:
             tables.put_flow(replace(flow, revision=flow.revision + 1, timed_out=False, cancelled=False))
@@ -349,4 +370,5 @@ def may_add_item(tables: Tables, ref: StepRef) -> bool:
     flow = tables.flow(ref.flow)
     if flow is None or ref.life != flow.lives.get(ref.number, 0):
         return False
-    return takes_items(tables.graph(ref.flow), flow, ref.number)
+    graph = tables.graph(ref.flow)
+    return (not ref.is_unnumbered or ref.number in graph.open_steps) and takes_items(graph, flow, ref.number)

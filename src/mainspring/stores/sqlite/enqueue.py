@@ -71,13 +71,17 @@ class SqliteEnqueue(SqliteHandle):
 
 
 def _are_items(jobs: Sequence[NewJob]) -> bool:
-    """Whether all jobs are items of maps."""
-    return all(job.step is not None and job.step.index and not (job.unique_key or job.idempotency_key) for job in jobs)
+    """Whether all jobs are items of maps, or of batches."""
+    return all(
+        job.step is not None and job.step.index and not (job.unique_key or job.idempotency_key or job.plan)
+        for job in jobs
+    )
 
 
 def _enqueue_items(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued] | None:
     """Stores items of maps set-wise. None, having written nothing, if a flow makes no more of them, or one is given
     twice."""
+    from ..rules.batch_jobs import number_jobs
     from ..rules.flows import may_add_item
 
     tables, ids = LoadedTables(flows=True), {job.id for job in jobs}
@@ -87,7 +91,7 @@ def _enqueue_items(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime
     if len(ids) < len(jobs) or not all(may_add_item(tables, ref) for ref in maps.values()):
         return None
     known = existing_ids(db, ids)
-    new = [job for job in jobs if job.id not in known] if known else jobs
+    new = number_jobs(tables, [job for job in jobs if job.id not in known] if known else jobs, now)
     insert_new(db, new, us)
     made = Counter((job.step.flow, job.step.position - job.step.index) for job in new if job.step is not None)
     for which, count in made.items():

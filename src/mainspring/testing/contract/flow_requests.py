@@ -16,7 +16,8 @@ from ...records.outcome import Cancel, Discard, Done, RunEnd, Suspend
 from ...records.plan import Compare, Input, Plan, ValueOf
 from ...records.query import Refusal
 from ...store import Store
-from .build import NOW, Contract, act, all_jobs, beat, claim, claim_job, finish_run, later, new_job, put, read_job
+from .batch import BatchContract
+from .build import NOW, act, all_jobs, beat, claim, claim_job, finish_run, later, new_job, put, read_job
 from .flow import MAP, a_step, begin, chain, flows_of, row_of, run, run_step, step_job, steps_of
 from .sentences import proves
 
@@ -56,7 +57,7 @@ async def a_page(store: Store, id: JobId, count: int) -> Sequence[NewJob]:
     return moves.add_items(Graph(found.plan), found.row, 1, 1, map(str, range(count)), NOW, last=False).jobs
 
 
-class FlowRequestsContract(Contract):
+class FlowRequestsContract(BatchContract):
     @proves("FL14")
     async def test_a_dead_step_that_is_skipped_counts_as_optional(self) -> None:
         async with self.opened() as store:
