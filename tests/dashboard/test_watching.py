@@ -185,7 +185,8 @@ def test_the_badge_shows_a_stalled_feed_and_the_page_polls(visit: Visits, tmp_pa
 def test_a_silent_feed_is_shown_as_connecting_and_is_opened_again(
     visit: Visits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.api.event_stream.HEARTBEAT_SECONDS", 0.5)
+    for module in ("event_stream", "sse"):
+        monkeypatch.setattr(f"mainspring.api.{module}.HEARTBEAT_SECONDS", 0.5)
     silent = threading.Event()
 
     def half_open(service: ASGIApp) -> ASGIApp:

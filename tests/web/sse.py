@@ -51,6 +51,13 @@ class Site:
             assert response.status_code == 200, await response.aread()
             yield Stream(response)
 
+    @asynccontextmanager
+    async def output(self, id: str, *, last: int | None = None, **query: Any) -> AsyncIterator[Stream]:
+        headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
+        async with self.http.stream("GET", f"/jobs/{id}/output", params=query, headers=headers) as response:
+            assert response.status_code == 200, await response.aread()
+            yield Stream(response)
+
 
 class Stream:
     """The blocks that a reader receives."""

@@ -22,14 +22,9 @@ from http_client import Client
 from sse import TIMEOUT_SECONDS, Site, Stream, Told, serving
 
 from mainspring import Mainspring
-from mainspring.api.event_stream import (
-    HEARTBEAT_SECONDS,
-    MAX_PRINCIPAL_STREAMS,
-    MAX_STREAM_SECONDS,
-    SEND_TIMEOUT_SECONDS,
-    Streams,
-)
+from mainspring.api.event_stream import MAX_PRINCIPAL_STREAMS, Streams
 from mainspring.api.problem import Problem
+from mainspring.api.sse import HEARTBEAT_SECONDS, MAX_STREAM_SECONDS, SEND_TIMEOUT_SECONDS
 from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.feed.hub import MAX_BUFFERED_EVENTS
 from mainspring.records.feed import MIN_FEED_ITEMS

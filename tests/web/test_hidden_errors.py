@@ -18,8 +18,8 @@ from mainspring import Key, Mainspring, StoreUnavailable, every
 from mainspring.api.access.authenticate import Principal
 from mainspring.api.access.redaction import redact_event, redact_for
 from mainspring.api.etag import TAG_BYTES
-from mainspring.api.event_stream import CHECK_SECONDS
 from mainspring.api.routes.job_view import editable_fields
+from mainspring.api.sse import CHECK_SECONDS
 from mainspring.config import Settings
 from mainspring.events import TickPassed
 from mainspring.feed.event import encode

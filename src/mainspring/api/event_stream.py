@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 from collections import Counter
@@ -20,33 +19,17 @@ from ..mask import mask_text
 from ..survived_errors import count_error
 from .access.redaction import redact_event
 from .problem import Problem
+from .sse import CHECK_SECONDS, HEARTBEAT_SECONDS, MAX_STREAM_SECONDS, RECONNECT_MS, SseSender, event_block
 
 _logger = logging.getLogger("mainspring")
 # Open streams of one principal.
 MAX_PRINCIPAL_STREAMS = 8
 # Open streams of one process.
 MAX_PROCESS_STREAMS = 500
-# After this time without an event a heartbeat is sent, so that clients and proxies keep the connection.
-HEARTBEAT_SECONDS = 15.0
-# A reader that does not take what was sent within this time is disconnected.
-SEND_TIMEOUT_SECONDS = 10.0
-# Real seconds in which a stopping server sends its closing event.
-CLOSING_SECONDS = 1.0
-# A stream ends after this time, so that its reader has to authenticate again.
-MAX_STREAM_SECONDS = 900.0
-# Between two checks whether the caller is still allowed to read.
-CHECK_SECONDS = 5.0
-# After which a client reconnects.
-RECONNECT_MS = 2000
 # Events that are filtered and sent together. Between two batches other tasks of the event loop run.
 BATCH_EVENTS = 100
 # The key in an ASGI scope of a function that returns whether the server is stopping.
 STOPPING = "mainspring.stopping"
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
 
 
 class Streams:
@@ -83,6 +66,11 @@ class Streams:
             if not self._readers[name]:
                 del self._readers[name]
 
+    def is_stopping(self, scope: Scope) -> bool:
+        """Whether the server that serves this request is stopping."""
+        self._stopping = scope.get(STOPPING) or self._stopping  # type: ignore[assignment]
+        return self._stopping()
+
     def hub(self, scope: Scope) -> FeedHub:
         """The hub that all streams of the process read from."""
         self._stopping = scope.get(STOPPING) or self._stopping  # type: ignore[assignment]
@@ -111,45 +99,28 @@ class EventStream:
         self._name = name
         self._filter = event_filter
         self._after = after
-        self._cut = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub = self._streams.hub(scope)
         with self._streams.counted(self._name):
             async with hub.reader(self._after) as reader:
-                sending = asyncio.ensure_future(self._send_events(reader, hub, send))
-                disconnected = asyncio.ensure_future(_until_disconnected(receive))
-                tasks = [sending, disconnected, asyncio.ensure_future(hub.closed.wait())]
-                try:
-                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                    if not hub.open:  # leaves time to send the closing event
-                        await asyncio.wait(tasks[:2], timeout=CLOSING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.wait(tasks)
-        if self._cut:
-            _logger.info("%s reads no live events: disconnected after %g s", self._name, SEND_TIMEOUT_SECONDS)
-        if not sending.cancelled():
-            sending.result()
+                sender = SseSender(send, self._clock, self._name, "live events")
+                await sender.run(self._send_events(reader, hub, sender), receive, hub.closed)
 
-    async def _send_events(self, reader: FeedReader, hub: FeedHub, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        # The number comes first: a client that is disconnected before the first event continues from here.
-        await self._send_text(send, f"retry: {RECONNECT_MS}\nid: {reader.after}\n: mainspring\n{_heartbeat_block()}")
+    async def _send_events(self, reader: FeedReader, hub: FeedHub, sender: SseSender) -> None:
+        await sender.begin(reader.after)
         reason = "stopping"
         try:
-            reason = await self._follow(reader, hub, send) or reason
+            reason = await self._follow(reader, hub, sender) or reason
         except ReaderLagged:
             reason = "too_slow"
         except MainspringError as error:
             _logger.info("the stream of live events of %s ends: %s", self._name, error)
             count_error("feed_reader", error)
             reason = "trouble"
-        await self._send_text(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await sender.close(reason)
 
-    async def _follow(self, reader: FeedReader, hub: FeedHub, send: Send) -> str | None:
+    async def _follow(self, reader: FeedReader, hub: FeedHub, sender: SseSender) -> str | None:
         """Sends events until the stream ends. Returns the reason; None if the hub has closed."""
         now = self._clock.monotonic
         ends_at, beat_at, trouble = now() + MAX_STREAM_SECONDS, now() + HEARTBEAT_SECONDS, None
@@ -168,37 +139,15 @@ class EventStream:
                     _event_block(item) for item in items[n : n + BATCH_EVENTS] if self._filter.matches(item.notice)
                 ]
                 matched = matched or bool(batch)
-                await (self._send_text(send, "".join(batch)) if batch else asyncio.sleep(0))
+                await (sender.text("".join(batch)) if batch else asyncio.sleep(0))
             if not matched and now() >= beat_at:
-                await self._send_text(
-                    send, f"id: {reader.after}\n: {self._clock.now().isoformat()}\n{_heartbeat_block()}"
-                )
+                await sender.heartbeat(reader.after)
             if reader.trouble != trouble:
                 trouble = reader.trouble
-                await self._send_text(send, _feed_state_block(trouble))
+                await sender.text(_feed_state_block(trouble))
             if matched or now() >= beat_at:
                 beat_at = now() + HEARTBEAT_SECONDS
         return None
-
-    async def _send_text(self, send: Send, text: str) -> None:
-        """Sends a text. If the reader does not take it in time, this task is cancelled and the connection closed."""
-        task = asyncio.current_task()
-        assert task is not None
-
-        def cut() -> None:
-            self._cut = True
-            task.cancel()
-
-        timer = self._clock.call_later(SEND_TIMEOUT_SECONDS, cut)
-        try:
-            await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-        finally:
-            timer.cancel()
-
-
-def _heartbeat_block() -> str:
-    """The heartbeat: an event, since EventSource hides comments from pages. Has the time until the next one."""
-    return f"event: heartbeat\ndata: {json.dumps({'type': 'heartbeat', 'seconds': HEARTBEAT_SECONDS})}\n\n"
 
 
 def _event_block(item: NumberedEvent) -> str:
@@ -207,14 +156,7 @@ def _event_block(item: NumberedEvent) -> str:
 
 def _feed_state_block(trouble: str | None) -> str:
     """The event for a stalled feed, with the reason, or for a resumed one. Has no number: it is not repeated."""
-    data = {"type": "resumed"} if trouble is None else {"type": "stalled", "reason": mask_text(trouble)}
-    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n"
-
-
-async def _until_disconnected(receive: Receive) -> None:
-    """Returns when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    return event_block({"type": "resumed"} if trouble is None else {"type": "stalled", "reason": mask_text(trouble)})
 
 
 def _foreign_server_stops() -> bool:

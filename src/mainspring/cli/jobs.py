@@ -17,6 +17,7 @@ from .filters import filter_of, filter_options
 from .job_actions import cancel, delete, pause, resume, retry, run_again
 from .job_edits import reschedule, update
 from .job_logs import logs
+from .job_output import output
 from .json_output import execution_records, job_record, print_json
 from .messages import hint
 from .options import as_json
@@ -101,5 +102,5 @@ async def _enqueued_by(app: Mainspring, job: Job) -> str | None:
         return None
 
 
-for command in (cancel, retry, run_again, pause, resume, delete, update, reschedule, logs):
+for command in (cancel, retry, run_again, pause, resume, delete, update, reschedule, logs, output):
     jobs.add_command(command)
