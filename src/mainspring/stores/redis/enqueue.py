@@ -1,5 +1,7 @@
 """Enqueue: plain jobs and jobs with free keys by enqueue.lua, one plain job by enqueue_one.lua, others by the rule.
 
+An item that is collected is added by collect.lua.
+
 The scripts repeat the rule rules.enqueue.enqueue for jobs whose keys are free; test_twin.py compares them with it.
 """
 
@@ -18,6 +20,7 @@ from ..rules.keys import keys_of
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
+from .collect import add_items
 from .connection import Arg
 from .enqueue_items import enqueue_items, plain_items
 from .handle import RedisHandle
@@ -58,6 +61,8 @@ class RedisEnqueue(RedisHandle):
             if len(jobs) == 1 and (args := _args_of_one(jobs[0], us)) is not None:
                 await shards.of(jobs[0].queue).script("enqueue_one", args)
                 answers = [Enqueued(jobs[0].id)]
+            elif len(jobs) == 1 and jobs[0].collect is not None and (added := await add_items(shards, jobs[0], us)):
+                return [added]  # nothing is due earlier than before
             else:
                 answers = await _enqueue_batch(shards, jobs, now, us)
         self._wakeups.notify("new")

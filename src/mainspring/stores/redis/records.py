@@ -158,6 +158,8 @@ def record_of(job: Job) -> bytes:
     """The record of any job."""
     if job.step is not None and was_never_claimed(job) and _has_only_a_step(job):
         return flags(job) + _pack(_step_row(job, job.step, micros(job.created_at)))
+    if job.collect is not None and job.step is None and was_never_claimed(job):  # as collect.lua reads it
+        return flags(job) + _pack(new_row(job, micros(job.created_at))[1:])
     values = row_of(job)[1:]
     return flags(job, job.attempt) + _pack(values if job.step is None else (*values, None))
 

@@ -34,10 +34,8 @@ def add_items(tables: Tables, holder: Job, new: NewJob, now: datetime) -> Enqueu
 
 
 def may_collect(job: Job) -> bool:
-    """Whether items may be added to the job: it was never claimed, and no operator has changed it."""
-    if job.collect is None or job.unique_key is None:
-        return False
-    return job.state in REPLACEABLE_STATES and not job.runs and not job.unreadable
+    """Whether items may be added to the job, which holds its key: it was never claimed."""
+    return job.collect is not None and job.state in REPLACEABLE_STATES and not job.runs and not job.unreadable
 
 
 def closed(job: Job, now: datetime) -> Job:

@@ -39,7 +39,12 @@ def items(*values: Any, run_at: float = 4, fields: Mapping[str, Any] | None = No
     """A request that adds these items."""
     collect = Collecting(count=len(values), **{**BOUNDS, **bounds})
     payload = msgspec.json.encode({"items": values}).decode()
-    return new_job(payload=payload, collect=collect, run_at=later(run_at), **{"unique_key": KEY, **(fields or {})})
+    return new_job(
+        payload=payload,
+        collect=collect,
+        run_at=later(run_at),
+        **{"unique_key": KEY, "fingerprint": "0011223344", **(fields or {})},
+    )
 
 
 def held(job: Job) -> Any:
@@ -130,7 +135,9 @@ class CollectContract(Contract):
             assert await all_items(store) == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
     @proves("E20")
-    @pytest.mark.parametrize("change", [{"max_bytes": 30}, {"fields": {"fingerprint": "other"}}, {"size": 2}], ids=str)
+    @pytest.mark.parametrize(
+        "change", [{"max_bytes": 30}, {"fields": {"fingerprint": "other"}, "size": 9}, {"size": 2}], ids=str
+    )
     async def test_items_that_do_not_go_into_a_job_begin_another(self, change: Any) -> None:
         async with self.opened() as store:
             first, second = items("0123456789"), items("abc", "def", **change)
@@ -143,11 +150,13 @@ class CollectContract(Contract):
     @proves("E20")
     async def test_the_bound_is_in_bytes_and_may_be_reached(self) -> None:
         async with self.opened() as store:
-            size = len('{"items":["ü","ü"]}'.encode())
-            await put(store, items("ü", max_bytes=size), items("ü", max_bytes=size))
-            assert await all_items(store) == [["ü", "ü"]]
-            await put(store, items("ü", max_bytes=size))
-            assert await all_items(store) == [["ü", "ü"], ["ü"]]
+            umlauts = "ü" * 10  # three of them have fewer characters than two have bytes
+            size = len(f'{{"items":["{umlauts}","{umlauts}"]}}'.encode())
+            await put(store, *(items(umlauts, size=9, max_bytes=size) for _ in range(3)))
+            assert await all_items(store) == [[umlauts] * 2, [umlauts]]
+            for _ in range(3):
+                await put(store, items(umlauts, size=9, max_bytes=size, fields={"unique_key": "other"}))
+            assert (await all_items(store))[2:] == [[umlauts] * 2, [umlauts]]
 
     @proves("E21")
     @pytest.mark.parametrize("end", [None, Retry(5), Done(), Discard("bad")], ids=str)
@@ -165,6 +174,15 @@ class CollectContract(Contract):
                 assert await finish_run(store, running, Done(), now=later(6)) == {first.id}
             assert await all_items(store) == [[1], [2, 3]]
             assert (await store.enqueue([items(4)], now=later(7)))[0].status == "collected"
+
+    @proves("E21")
+    async def test_a_claimed_job_takes_no_more_items_of_a_caller_whose_clock_is_behind(self) -> None:
+        async with self.opened() as store:
+            first, second = items(1, size=9), items(2, size=9)
+            await put(store, first)
+            await claim_job(store, first.id, now=later(4))
+            assert await store.enqueue([second], now=later(3)) == [Enqueued(second.id)]
+            assert await all_items(store) == [[1], [2]]
 
     @proves("E21")
     async def test_a_retry_keeps_the_items(self) -> None:
