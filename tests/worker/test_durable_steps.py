@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -18,8 +18,10 @@ from mainspring.records.run import Checkpoint, Ending
 from mainspring.store import FlowStore
 from mainspring.testing import VirtualClock
 from mainspring.worker import durable
+from mainspring.worker.report_buffer import RunReports
 
 Calls = list[Any]
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Key(Struct):
@@ -282,6 +284,94 @@ async def test_the_checkpoint_of_a_run_that_lost_its_job_is_refused(app: Mainspr
         job = await ended(app, clock, work)
         names = [one.name for one in await checkpoints(app, job)]
     assert (job.state, job.result, reached, names) == (State.COMPLETED, '"second"', [], ["before"])
+
+
+@pytest.mark.parametrize("first", ["plain", "async"])
+async def test_a_soft_timeout_interrupts_what_comes_behind_a_plain_step(
+    app: Mainspring, clock: VirtualClock, first: str
+) -> None:
+    async def waits() -> int:
+        return 1
+
+    @app.task(max_retries=0, soft_timeout=5, timeout=500)
+    async def work(ctx: Context) -> str:
+        await ctx.step(adder([]) if first == "plain" else waits, *([1] if first == "plain" else []))
+        try:
+            await clock.sleep(100)
+        except asyncio.CancelledError:
+            return "interrupted"
+        return "late"
+
+    async with app:
+        assert (await ended(app, clock, work)).result == '"interrupted"'
+
+
+# plain functions
+
+
+async def test_plain_functions_have_durable_steps_too(app: Mainspring, clock: VirtualClock) -> None:
+    calls = Calls()
+
+    async def later() -> Key:
+        calls.append("async")
+        return Key(1, START)
+
+    @app.task(max_retries=2, backoff=lambda _: 0.0)
+    def work(ctx: Context) -> list[int]:
+        found = [ctx.sync.step(adder(calls), n) for n in range(3)]
+        assert isinstance(ctx.sync.step(later), Key)
+        if not ctx.resumed:
+            raise Retry
+        ctx.sync.sleep(minutes=1)
+        ctx.sync.sleep(0.5)
+        return found
+
+    async with app:
+        job = await ended(app, clock, work, seconds=200)
+        names = [one.name for one in await checkpoints(app, job)]
+    assert (job.state, job.result, job.runs) == (State.COMPLETED, "[1,2,3]", 3)
+    assert calls == [0, 1, 2, "async"]
+    assert names == ["add", "add#2", "add#3", "later", "sleep"]
+
+
+async def test_the_wrong_kind_of_step_is_refused_by_name(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task(max_retries=0)
+    def plain(ctx: Context) -> None:
+        ctx.step(adder([]), 1)
+
+    @app.task(max_retries=0)
+    async def fine(ctx: Context) -> None:
+        ctx.sync.step(adder([]), 1)
+
+    async with app:
+        for task, way in ((plain, "use ctx.sync"), (fine, "await the method")):
+            job = await ended(app, clock, task)
+            assert job.failure is not None
+            assert (job.state, job.failure.type) == (State.DEAD, "BadInput")
+            assert way in job.failure.message
+
+
+async def test_a_plain_function_that_waits_for_its_checkpoint_can_be_cancelled(
+    app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = asyncio.Event()
+
+    async def keep(self: RunReports, checkpoint: Checkpoint) -> bool:
+        return await never.wait()
+
+    monkeypatch.setattr(RunReports, "keep", keep)
+
+    @app.task(max_retries=0)
+    def work(ctx: Context) -> None:
+        ctx.sync.step(adder([]), 1)
+
+    async with app:
+        handle = await work.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=5)
+            await app.jobs.cancel(handle.id)
+            await clock.elapse(seconds=30)
+        assert (await app.jobs.get(handle.id)).state is State.CANCELLED
 
 
 # sleep

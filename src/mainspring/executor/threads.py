@@ -190,6 +190,12 @@ class Threads:
                 self._on_leak(tag, call.stack())
                 call.on_end = lambda: self._on_return(tag)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that has called last. For a thread of these."""
+        assert self._returns is not None
+        return self._returns.loop
+
     def close(self) -> None:
         """Ends idle threads; busy ones end after their call."""
         with self._lock:

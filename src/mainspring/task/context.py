@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
@@ -18,13 +18,13 @@ from ..errors import BadInput
 from ..ids import Lease
 from ..records.job import Job
 from ..records.run import Items, RunNotes, RunReport, Usage
-from ..span import Span, seconds
+from ..span import Span
 from ..suggest import renamed_value
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome, Suspend
     from .batch import Batch
-    from .durable import DurableRun
+    from .durable import DurableRun, SyncContext
     from .flow_failure import FlowEnd
 
 # Characters of a log line, or of a note on progress.
@@ -253,15 +253,30 @@ class Context:
         The name of the checkpoint is `name`, or that of the function; further calls of that name in a run are numbered.
         If the process dies before the value is stored, the function is called again: it runs at least once.
         """
-        return self._durable_run("ctx.step()").step(fn, args, kwargs, name)
+        return self._awaited("ctx.step()").step(fn, args, kwargs, name)
 
     def sleep(
         self, span: Span = 0.0, *, days: float = 0, hours: float = 0, minutes: float = 0, name: str | None = None
     ) -> Awaitable[None]:
         """Sleeps for a span such as "10m", or for days, hours and minutes: the run ends, and the job is due again when
         the time has come. Its next run goes on behind this call. A sleep of less than a second keeps its slot."""
-        total = seconds(span, "ctx.sleep()") + timedelta(days=days, hours=hours, minutes=minutes).total_seconds()
-        return self._durable_run("ctx.sleep()").sleep(total, name)
+        from .durable import total_span
+
+        return self._awaited("ctx.sleep()").sleep(total_span(span, days, hours, minutes), name)
+
+    @property
+    def sync(self) -> SyncContext:
+        """`step` and `sleep` for tasks that are plain functions."""
+        from .durable import SyncContext
+
+        return SyncContext(self._durable_run)
+
+    def _awaited(self, what: str) -> DurableRun:
+        from .durable import in_event_loop
+
+        if not in_event_loop():
+            raise BadInput(f"{what} is awaited, and this is a plain function: use ctx.sync, or make it `async def`")
+        return self._durable_run(what)
 
     def _durable_run(self, what: str) -> DurableRun:
         if (durable := getattr(self, "_durable", None)) is None:
@@ -269,7 +284,10 @@ class Context:
                 raise BadInput(f"{what} is not for tasks that yield: these store how many items they have made")
             if self._reporting is None:
                 raise BadInput(f"{what} is for tasks in a worker's own process, not for executor='process'")
-            durable = self._durable = self._reporting.durable(self)
+            with self._reporting.lock:  # two threads of one task may call their first steps at once
+                durable = getattr(self, "_durable", None)
+                if durable is None:
+                    durable = self._durable = self._reporting.durable(self)
         return cast("DurableRun", durable)
 
     # for the engine

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Protocol
 
+from ..errors import BadInput
 from ..records.outcome import Discard, Suspend
-from ..span import Span
+from ..span import Span, seconds
 
 
 class Suspended(BaseException):
@@ -29,6 +32,48 @@ class DurableRun(Protocol):
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None
     ) -> Awaitable[Any]: ...
     def sleep(self, span: Span, name: str | None) -> Awaitable[None]: ...
+    def blocking(self) -> BlockingRun: ...
+
+
+class BlockingRun(Protocol):
+    """The durable steps of one run of a plain function."""
+
+    def step(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None) -> Any: ...
+    def sleep(self, span: Span, name: str | None) -> None: ...
+
+
+class SyncContext:
+    """`ctx.sync`: durable steps of a plain function, with the same parameters as those of the context."""
+
+    def __init__(self, run: Callable[[str], DurableRun]) -> None:
+        """`run` opens the durable steps for the method of that name."""
+        self._run = run
+
+    def step(self, fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any) -> Any:
+        return self._blocking("ctx.sync.step()").step(fn, args, kwargs, name)
+
+    def sleep(
+        self, span: Span = 0.0, *, days: float = 0, hours: float = 0, minutes: float = 0, name: str | None = None
+    ) -> None:
+        self._blocking("ctx.sync.sleep()").sleep(total_span(span, days, hours, minutes), name)
+
+    def _blocking(self, what: str) -> BlockingRun:
+        if in_event_loop():
+            raise BadInput(f"{what} would block the event loop: await the method of ctx itself in an async function")
+        return self._run(what).blocking()
+
+
+def total_span(span: Span, days: float, hours: float, minutes: float) -> float:
+    """The seconds of a sleep."""
+    return seconds(span, "ctx.sleep()") + timedelta(days=days, hours=hours, minutes=minutes).total_seconds()
+
+
+def in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def suspends(error: BaseException) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -17,6 +19,8 @@ from ..clock import Alarm, Clock
 from ..codec import ResultCodec, encode, is_async, type_decoder
 from ..errors import BadInput, BadPayload, LeaseLost
 from ..executor.threads import Threads
+from ..ids import Lease
+from ..records.job import Job
 from ..records.outcome import Suspend, failure_of
 from ..records.run import Checkpoint
 from ..span import Span, seconds
@@ -35,8 +39,18 @@ MAX_NAME_CHARACTERS = 200
 MIN_SUSPENSION_SECONDS = 1.0
 # How often other tasks of the run may go on before it is suspended, so that they call their next steps.
 TURNS_BEFORE_SUSPENSION = 5
+# A plain function that waits for the event loop can be interrupted this often.
+WAIT_SECONDS = 0.25
+T = TypeVar("T")
 _in_step: ContextVar[str | None] = ContextVar("mainspring_in_step", default=None)
 _decode_instant = msgspec.json.Decoder(datetime).decode
+
+
+class _StepThread(NamedTuple):
+    """What a thread that does not return is reported for, as a context of a plain task is."""
+
+    job: Job
+    lease: Lease
 
 
 class DurableSteps:
@@ -58,6 +72,7 @@ class DurableSteps:
         self._store_calls = store_calls
         self._lose = lose
         self._calls = Counter[str]()
+        self._numbering = threading.Lock()
         self._known: dict[str, Checkpoint] | None = None if ctx.resumed else {}
         self._loading = asyncio.Lock()
         self._last = 0
@@ -75,12 +90,19 @@ class DurableSteps:
     def step(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None
     ) -> Coroutine[Any, Any, Any]:
-        key = self._key(_name_of(fn, name))
-        return self._step(key, fn, partial(fn, *args, **kwargs))
+        return self._step(self.key_of(fn, name), fn, partial(fn, *args, **kwargs))
 
     def sleep(self, span: Span, name: str | None) -> Coroutine[Any, Any, None]:
         duration = seconds(span, "ctx.sleep()")
         return self._sleep(self._key(_checked_name("sleep" if name is None else name)), duration)
+
+    def blocking(self) -> BlockingSteps:
+        return BlockingSteps(self, self._threads.loop)
+
+    # what they are made of
+
+    def key_of(self, fn: Callable[..., Any], name: str | None) -> str:
+        return self._key(_name_of(fn, name))
 
     def _key(self, name: str) -> str:
         """The name of the checkpoint: the number of a repeated call is given when it is called."""
@@ -90,35 +112,39 @@ class DurableSteps:
             raise BadInput(f"step {name!r} was called inside of ctx.transaction(): call it before the block")
         if self.suspension is not None:
             raise Suspended
-        self._calls[name] += 1
-        return name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
+        with self._numbering:
+            self._calls[name] += 1
+            return name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
 
-    # steps
+    async def begin(self, key: str) -> Checkpoint | None:
+        """What is stored of the step. If nothing is, it is under way until end() is called."""
+        if (found := (await self._load()).get(key)) is None:
+            self._under_way += 1
+        return found
+
+    def end(self) -> None:
+        self._under_way -= 1
+        for alarm in self._blocked:
+            alarm.ring()
 
     async def _step(self, key: str, fn: Callable[..., Any], call: Callable[[], Any]) -> Any:
         decode = _decoder_of(fn)
-        if (found := (await self._load()).get(key)) is not None:
+        if (found := await self.begin(key)) is not None:
             return _decoded(found, decode)
-        self._under_way += 1
         try:
-            text = _text_of(key, await self._run(key, fn, call))
+            with in_step(key):
+                value = await (call() if is_async(fn) else self._in_thread(call))
+            text = _text_of(key, value)
             value = _checked_value(key, text, decode)
-            await self._keep(key, text)
+            await self.keep(key, text)
         finally:
-            self._under_way -= 1
-            for alarm in self._blocked:
-                alarm.ring()
+            self.end()
         return value
 
-    async def _run(self, key: str, fn: Callable[..., Any], call: Callable[[], Any]) -> Any:
-        token = _in_step.set(key)
-        try:
-            if is_async(fn):
-                return await call()
-            value = await self._threads.call(call, self._ctx)
-            return await value if asyncio.iscoroutine(value) else value
-        finally:
-            _in_step.reset(token)
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        # Not the context, whose `interrupt` a soft timeout would call when the step has long returned.
+        value = await self._threads.call(call, _StepThread(self._ctx.job, self._ctx.lease))
+        return await value if asyncio.iscoroutine(value) else value
 
     async def _load(self) -> dict[str, Checkpoint]:
         """The checkpoints of the job so far. A job's first run has none, and reads nothing."""
@@ -138,7 +164,7 @@ class DurableSteps:
         self._bytes = sum(len(one.value) for one in found)
         self._known = {one.name: one for one in found}
 
-    async def _keep(self, key: str, text: str) -> None:
+    async def keep(self, key: str, text: str) -> None:
         """Stores a checkpoint. Returns when the store has accepted it; raises LeaseLost if it did not."""
         known, size = await self._load(), len(text)
         if size > MAX_CHECKPOINT_BYTES or self._bytes + size > MAX_CHECKPOINTS_BYTES:
@@ -166,7 +192,7 @@ class DurableSteps:
             until: datetime = _decoded(found, _decode_instant)
         else:
             until = later(self._clock.now(), duration)
-            await self._keep(key, msgspec.json.encode(until).decode())
+            await self.keep(key, msgspec.json.encode(until).decode())
         left = self._left(until)
         if left < MIN_SUSPENSION_SECONDS:
             return await self._clock.sleep(max(0.0, left))
@@ -196,7 +222,56 @@ class DurableSteps:
         raise Suspended
 
 
+class BlockingSteps:
+    """The durable steps of a plain function, which runs in a thread. They wait for the worker's event loop."""
+
+    def __init__(self, steps: DurableSteps, loop: asyncio.AbstractEventLoop) -> None:
+        self._steps = steps
+        self._loop = loop
+
+    def step(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None) -> Any:
+        steps = self._steps
+        if is_async(fn):
+            return self._wait(steps.step(fn, args, kwargs, name))
+        key, decode = steps.key_of(fn, name), _decoder_of(fn)
+        if (found := self._wait(steps.begin(key))) is not None:
+            return _decoded(found, decode)
+        try:
+            with in_step(key):
+                text = _text_of(key, fn(*args, **kwargs))
+            value = _checked_value(key, text, decode)
+            self._wait(steps.keep(key, text))
+        finally:
+            self._loop.call_soon_threadsafe(steps.end)
+        return value
+
+    def sleep(self, span: Span, name: str | None) -> None:
+        self._wait(self._steps.sleep(span, name))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for work in the event loop. An interruption of this thread arrives between two looks at it."""
+        ended = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    return ended.result(WAIT_SECONDS)
+                if ended.done():
+                    return ended.result()
+        finally:
+            ended.cancel()
+
+
 # names and values
+
+
+@contextmanager
+def in_step(key: str) -> Iterator[None]:
+    """The code of a step."""
+    token = _in_step.set(key)
+    try:
+        yield
+    finally:
+        _in_step.reset(token)
 
 
 def _name_of(fn: Callable[..., Any], name: str | None) -> str:
