@@ -791,3 +791,140 @@ async def test_a_transaction_in_a_process_task_is_refused(tmp_path: Path) -> Non
         assert said == [
             "BadInput: ctx.transaction() is for tasks in a worker's own process, not for executor='process'"
         ]
+
+
+# durable steps in a transaction
+
+
+async def test_a_step_in_a_transaction_and_its_checkpoint_are_one_commit(bank: Bank) -> None:
+    seen = list[Any]()
+
+    async def grant(connection: Any, n: int) -> int:
+        await bank.book(connection, n)
+        seen.append((bank.effects(), ctx_of_run.job.id))
+        return n + 1
+
+    @bank.app.task(max_retries=1)
+    async def pay(ctx: Context, n: int) -> int:
+        nonlocal ctx_of_run
+        ctx_of_run = ctx
+        value = await ctx.step_in_transaction(grant, n)
+        seen.append(bank.effects())
+        if not ctx.resumed:
+            raise OSError("after the commit")
+        return await ctx.step_in_transaction(grant, value)  # type: ignore[no-any-return]
+
+    ctx_of_run: Context
+    async with bank.app:
+        job = await pay.enqueue(7)
+        await bank.app.drain()
+        assert await job.result() == 9
+        assert seen == [([], job.id), [7], [7], ([7], job.id)]
+    assert bank.effects() == [7, 8]
+
+
+async def test_a_step_in_a_transaction_that_fails_leaves_neither_effect_nor_checkpoint(bank: Bank) -> None:
+    tries = 0
+
+    async def grant(connection: Any) -> None:
+        nonlocal tries
+        tries += 1
+        await bank.book(connection, tries)
+        if tries == 1:
+            raise OSError("inside")
+
+    @bank.app.task(max_retries=1)
+    async def pay(ctx: Context) -> None:
+        await ctx.step_in_transaction(grant)
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert (await bank.app.jobs.get(job.id)).state is State.COMPLETED
+    assert (tries, bank.effects()) == (2, [2])
+
+
+async def test_a_step_of_a_run_that_lost_its_job_commits_nothing(bank: Bank) -> None:
+    def grant(connection: Any, n: int) -> None:
+        connection.execute(f"INSERT INTO effects VALUES ({n})")
+
+    async def grant_in_postgres(connection: Any, n: int) -> None:
+        await connection.execute(f"INSERT INTO effects VALUES ({n})")
+
+    reached = list[str]()
+
+    @bank.app.task(max_retries=0)
+    async def pay(ctx: Context) -> str:
+        if ctx.resumed:
+            return "again"
+        await bank.lose(ctx)
+        await ctx.step_in_transaction(grant if bank.server is None else grant_in_postgres, 1, name="grant")
+        reached.append("behind it")
+        return "first"
+
+    async with bank.app:
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert await job.result() == "again"
+    assert (bank.effects(), reached) == ([], [])
+
+
+async def test_a_step_may_be_lost_while_its_transaction_is_open(served: Bank) -> None:
+    async def grant(connection: Any) -> None:
+        await served.book(connection, 1)
+        await served.lose(ctx_of_run)
+
+    @served.app.task(max_retries=0)
+    async def pay(ctx: Context) -> str:
+        nonlocal ctx_of_run
+        if ctx.resumed:
+            return "again"
+        ctx_of_run = ctx
+        await ctx.step_in_transaction(grant)
+        return "first"
+
+    ctx_of_run: Context
+    async with served.app:
+        job = await pay.enqueue()
+        await served.app.drain()
+        assert await job.result() == "again"
+    assert served.effects() == []
+
+
+async def test_steps_beside_one_in_a_transaction_are_stored(bank: Bank) -> None:
+    async def grant(connection: Any, n: int) -> int:
+        await bank.book(connection, n)
+        return n
+
+    def plain(n: int) -> int:
+        return -n
+
+    @bank.app.task(max_retries=0)
+    async def pay(ctx: Context) -> list[int]:
+        return await asyncio.gather(
+            *(ctx.step_in_transaction(grant, n) for n in (1, 2)), *(ctx.step(plain, n) for n in (1, 2))
+        )
+
+    async with bank.app, asyncio.timeout(20):
+        job = await pay.enqueue()
+        await bank.app.drain()
+        assert await job.result() == [1, 2, -1, -2]
+        store: Any = await bank.app.connect()
+        names = {one.name for one in await store.checkpoints(job.id)}
+    assert names == {"grant", "grant#2", "plain", "plain#2"}
+    assert bank.effects() == [1, 2]
+
+
+async def test_a_store_without_transactions_refuses_such_a_step_by_name() -> None:
+    app = Mainspring("memory://")
+
+    @app.task(max_retries=0)
+    async def pay(ctx: Context) -> None:
+        await ctx.step_in_transaction(print)
+
+    async with app:
+        job = await pay.enqueue()
+        await app.drain()
+        failure = (await app.jobs.get(job.id)).failure
+    assert failure is not None
+    assert failure.message.startswith("the memory store has no transactions for ctx.step_in_transaction()")

@@ -11,7 +11,8 @@ from ..records.run import RunReport
 
 
 class Transaction(Protocol):
-    """A transaction on the store's own database that commits the effects of a run together with its outcome."""
+    """A transaction on the store's own database that commits the effects of a run together with its outcome, or with
+    checkpoints."""
 
     connection: Any
     """The driver's connection. What the task does on it is part of the transaction."""
@@ -24,5 +25,12 @@ class Transaction(Protocol):
         """Records the reports as `report` does and the outcome as `finish` does, and commits.
 
         Returns False if the outcome was not accepted; nothing is committed then.
+        """
+        ...
+
+    async def keep(self, report: RunReport) -> bool:
+        """Records the report as `report` does, and commits: the run goes on.
+
+        Returns False if the report was not accepted; nothing is committed then.
         """
         ...

@@ -255,6 +255,13 @@ class Context:
         """
         return self._awaited("ctx.step()").step(fn, args, kwargs, name)
 
+    def step_in_transaction(
+        self, fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any
+    ) -> Awaitable[Any]:
+        """As `step`, and the function's first argument is a connection to the store's own database: what it does there
+        and the checkpoint are one commit, so it happens exactly once. The run goes on after it."""
+        return self._awaited("ctx.step_in_transaction()").transaction(fn, args, kwargs, name)
+
     def sleep(
         self, span: Span = 0.0, *, days: float = 0, hours: float = 0, minutes: float = 0, name: str | None = None
     ) -> Awaitable[None]:

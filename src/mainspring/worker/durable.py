@@ -6,7 +6,8 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import wait
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache, partial
@@ -29,6 +30,7 @@ from ..store.retry import StoreRetry
 from ..task.context import Context
 from ..task.durable import CheckpointMismatch, Suspended
 from .report_buffer import RunReports
+from .transaction import TransactionalCompletion
 
 MAX_CHECKPOINT_BYTES = 1 << 20
 # The checkpoints of one job: a run that goes on loads them all.
@@ -62,6 +64,7 @@ class DurableSteps:
         threads: Threads,
         store_calls: Callable[[], tuple[Store, StoreRetry]],
         lose: Callable[[Context], object],
+        transactions: TransactionalCompletion,
         ctx: Context,
     ) -> None:
         """`lose` ends a run because it no longer holds its job."""
@@ -71,6 +74,7 @@ class DurableSteps:
         self._threads = threads
         self._store_calls = store_calls
         self._lose = lose
+        self._transactions = transactions
         self._calls = Counter[str]()
         self._numbering = threading.Lock()
         self._known: dict[str, Checkpoint] | None = None if ctx.resumed else {}
@@ -91,6 +95,11 @@ class DurableSteps:
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None
     ) -> Coroutine[Any, Any, Any]:
         return self._step(self.key_of(fn, name), fn, partial(fn, *args, **kwargs))
+
+    def transaction(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None
+    ) -> Coroutine[Any, Any, Any]:
+        return self._step_in_transaction(self.key_of(fn, name), fn, lambda db: fn(db, *args, **kwargs))
 
     def sleep(self, span: Span, name: str | None) -> Coroutine[Any, Any, None]:
         duration = seconds(span, "ctx.sleep()")
@@ -141,6 +150,30 @@ class DurableSteps:
             self.end()
         return value
 
+    async def _step_in_transaction(self, key: str, fn: Callable[..., Any], call: Callable[[Any], Any]) -> Any:
+        """A step whose effects in the store's database and whose checkpoint are one commit."""
+        decode = _decoder_of(fn)
+
+        async def act(db: Any) -> Any:
+            with in_step(key):
+                return await (call(db) if is_async(fn) else self._in_thread(partial(call, db)))
+
+        if (found := await self.begin(key)) is not None:
+            return _decoded(found, decode)
+        try:
+            async with self._transactions.step(self._ctx) as transaction:
+                text = _text_of(key, await transaction.call(act))
+                value = _checked_value(key, text, decode)
+                checkpoint = await self._new_checkpoint(key, text)
+                await transaction.commit(checkpoint)
+            self._kept(checkpoint)
+        except LeaseLost:
+            self._lose(self._ctx)
+            raise
+        finally:
+            self.end()
+        return value
+
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         # Not the context, whose `interrupt` a soft timeout would call when the step has long returned.
         value = await self._threads.call(call, _StepThread(self._ctx.job, self._ctx.lease))
@@ -166,7 +199,21 @@ class DurableSteps:
 
     async def keep(self, key: str, text: str) -> None:
         """Stores a checkpoint. Returns when the store has accepted it; raises LeaseLost if it did not."""
-        known, size = await self._load(), len(text)
+        checkpoint = await self._new_checkpoint(key, text)
+        if not await cast(RunReports, self._ctx.reports).keep(checkpoint):
+            self._lose(self._ctx)
+            raise LeaseLost(f"job {self._ctx.job.id} ({self._ctx.job.task}) was taken from this run in step {key!r}")
+        self._kept(checkpoint)
+
+    def _kept(self, checkpoint: Checkpoint) -> None:
+        assert self._known is not None
+        self._known[checkpoint.name] = checkpoint
+        self.has_checkpointed = True
+
+    async def _new_checkpoint(self, key: str, text: str) -> Checkpoint:
+        """The next checkpoint. Raises BadInput if that is one too many, or too large."""
+        await self._load()
+        size = len(text)
         if size > MAX_CHECKPOINT_BYTES or self._bytes + size > MAX_CHECKPOINTS_BYTES:
             raise BadInput(
                 f"step {key!r} returned {size:,} bytes, of {self._bytes + size:,} in all checkpoints of this job: "
@@ -175,12 +222,7 @@ class DurableSteps:
         if self._last >= MAX_CHECKPOINTS:
             raise BadInput(f"step {key!r} is one too many: a job has up to {MAX_CHECKPOINTS:,} checkpoints")
         self._last, self._bytes = self._last + 1, self._bytes + size
-        checkpoint = Checkpoint(self._last, key, self._clock.now(), text)
-        if not await cast(RunReports, self._ctx.reports).keep(checkpoint):
-            self._lose(self._ctx)
-            raise LeaseLost(f"job {self._ctx.job.id} ({self._ctx.job.task}) was taken from this run in step {key!r}")
-        known[key] = checkpoint
-        self.has_checkpointed = True
+        return Checkpoint(self._last, key, self._clock.now(), text)
 
     # sleep
 
@@ -252,11 +294,9 @@ class BlockingSteps:
         """Waits for work in the event loop. An interruption of this thread arrives between two looks at it."""
         ended = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            while True:
-                with suppress(TimeoutError):
-                    return ended.result(WAIT_SECONDS)
-                if ended.done():
-                    return ended.result()
+            while not wait([ended], WAIT_SECONDS).done:
+                pass
+            return ended.result()
         finally:
             ended.cancel()
 

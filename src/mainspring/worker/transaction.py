@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import BadInput, LeaseLost
 from ..failpoint import failpoint
 from ..records.job import Job
 from ..records.outcome import Outcome, decide
+from ..records.run import Checkpoint
 from ..store import Store, Transaction, TransactionalStore
 from ..task.context import Context
 from .reports import ReportSender
@@ -45,6 +48,40 @@ class CompletionCommit:
         return self.under_way or self.outcome is not None
 
 
+class StepTransaction:
+    """The transaction of one durable step."""
+
+    def __init__(self, ctx: Context, clock: Clock, transaction: Transaction, store: Callable[[], Store]) -> None:
+        self._ctx = ctx
+        self._clock = clock
+        self._transaction = transaction
+        self._store = store
+
+    async def call(self, fn: Callable[[Any], Awaitable[Any]]) -> Any:
+        """What the function returns for the driver's connection."""
+        with self._clock.outside(task=True):  # the store may be waiting for it
+            return await fn(self._transaction.connection)
+
+    async def commit(self, checkpoint: Checkpoint) -> None:
+        """Commits the effects of the step with this checkpoint. Raises LeaseLost if the run has lost its job."""
+        with self._clock.outside():
+            await _run_to_end(self._commit(checkpoint))
+
+    async def _commit(self, checkpoint: Checkpoint) -> None:
+        reports = self._ctx.reports
+        await reports.number(self._store())
+        report = reports.drain()
+        try:
+            kept = replace(report, checkpoints=(*report.checkpoints, checkpoint))
+            if not await self._transaction.keep(kept):
+                raise _lost(self._ctx)
+        except BaseException:
+            reports.restore(report)
+            raise
+        failpoint("transaction.after_commit")
+        reports.sent(report, True)
+
+
 class TransactionalCompletion:
     """Opens `ctx.transaction()` for the runs of one worker."""
 
@@ -75,6 +112,20 @@ class TransactionalCompletion:
             raise BadInput(f"a ctx.transaction() of this run {done} already: there is one, and it comes last")
         self._store().capabilities.require_transactions("ctx.transaction()")
         return self._open(ctx)
+
+    @asynccontextmanager
+    async def step(self, ctx: Context) -> AsyncIterator[StepTransaction]:
+        """A transaction whose commit keeps a checkpoint. What is not committed at the end of the block is undone."""
+        self._store().capabilities.require_transactions("ctx.step_in_transaction()")
+        await self._report_sender.flush(self._store())
+        async with AsyncExitStack() as stack:
+            with self._clock.outside():
+                transaction = await stack.enter_async_context(cast(TransactionalStore, self._store()).transaction())
+                is_held = await transaction.holds(ctx.job.id, ctx.lease)
+            if not is_held:
+                raise _lost(ctx)
+            with ctx.reports.hold_back():
+                yield StepTransaction(ctx, self._clock, transaction, self._store)
 
     @asynccontextmanager
     async def _open(self, ctx: Context) -> AsyncIterator[Any]:

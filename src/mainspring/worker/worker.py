@@ -104,7 +104,7 @@ class Worker:
         self._judge = judge = Judge(runner.policy, self._after_death, self._with_deliveries)
         self._completer = Completer(clock, bus, sender, trigger.slot_freed, judge.limit_releases, children.__len__)
         self._transactions = TransactionalCompletion(runner, sender, clock, lambda: self._store, self._with_deliveries)
-        self._durable = partial(DurableSteps, clock, runner.threads, self._store_calls, slots.lose)
+        self._durable = partial(DurableSteps, clock, runner.threads, self._store_calls, slots.lose, self._transactions)
         self._rescue = OrphanRescue(clock, bus, self._crashed, self._judge.limit_releases)
         self._claimer = Claimer(
             self.id,

@@ -52,9 +52,22 @@ class PostgresTransaction:
         # Without a lock: the rescue of a silent worker must not wait for a run that may never go on.
         return bool(await self._db.value(_HOLDS, id, lease))
 
-    async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
+    async def keep(self, report: RunReport) -> bool:
+        self._check_open()
+        async with asyncio.timeout(CALL_SECONDS):
+            await self.connection.execute(_SET_STORE_SETTINGS)
+            if report.id not in await save_reports(self._db, [report]):
+                return False
+            await self._transaction.commit()
+        self.committed = True
+        return True
+
+    def _check_open(self) -> None:
         if not self.connection.is_in_transaction():
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
+
+    async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
+        self._check_open()
         async with asyncio.timeout(CALL_SECONDS):
             await self.connection.execute(_SET_STORE_SETTINGS)
             if outcome.schedule is not None:  # locked before the job, as in every verb

@@ -64,15 +64,29 @@ class SqliteTransaction:
         return self.connection.execute(sql, (id, lease)).fetchone() is not None
 
     async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
-        if not self.connection.in_transaction:
-            raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
-        try:
-            accepted = await self._errands.call(lambda: self._commit(outcome, reports))
-        except sqlite3.Error as error:
-            raise translate_error(error) from error
+        accepted = await self._held(lambda: self._commit(outcome, reports))
         if accepted:
             self._on_commit(outcome)
         return accepted
+
+    async def keep(self, report: RunReport) -> bool:
+        return await self._held(lambda: self._keep(report))
+
+    async def _held(self, act: Callable[[], bool]) -> bool:
+        """Calls it in the thread that holds the transaction."""
+        if not self.connection.in_transaction:
+            raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
+        try:
+            return await self._errands.call(act)
+        except sqlite3.Error as error:
+            raise translate_error(error) from error
+
+    def _keep(self, report: RunReport) -> bool:
+        self.connection.row_factory, self.connection.text_factory = None, str  # the task may have set others
+        if report.id not in write_reports(self.connection, [report]):
+            return False
+        self.connection.execute("COMMIT")
+        return True
 
     def _commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         self.connection.row_factory, self.connection.text_factory = None, str  # the task may have set others
