@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.carry_on import CarryOnContract
 from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
@@ -21,6 +22,7 @@ SUITES = (
     FlowActionsContract,
     FlowRequestsContract,
     SignalContract,
+    CarryOnContract,
     UnreadableContract,
 )
 # Sentences about what a store must not do, or about errors of a server, which no test of the suite can provoke.

@@ -5,6 +5,7 @@ from sharing import end_last_items_at_once
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract import StoreContract
+from mainspring.testing.contract.carry_on import CarryOnContract
 from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
@@ -13,7 +14,13 @@ from mainspring.testing.contract.signal import SignalContract
 
 
 class TestMemory(
-    StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+    StoreContract,
+    CheckpointContract,
+    FlowContract,
+    FlowActionsContract,
+    FlowRequestsContract,
+    SignalContract,
+    CarryOnContract,
 ):
     def make_store(self) -> Store:
         return open_store("memory://")

@@ -34,6 +34,7 @@ from mainspring.testing.contract.build import (
     put,
     start,
 )
+from mainspring.testing.contract.carry_on import CarryOnContract
 from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
@@ -42,7 +43,13 @@ from mainspring.testing.contract.signal import SignalContract
 
 
 class TestSqlite(
-    StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+    StoreContract,
+    CheckpointContract,
+    FlowContract,
+    FlowActionsContract,
+    FlowRequestsContract,
+    SignalContract,
+    CarryOnContract,
 ):
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, empty_file: Path) -> None:

@@ -70,11 +70,11 @@ class RetriedMeanwhile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def finish(self, outcomes: Any) -> Any:
+    async def finish(self, outcomes: Any, **given: Any) -> Any:
         if not self._retried and any(outcome.concludes is not None for outcome in outcomes):
             self._retried.append(True)
             await self._store.change(Action.RETRY, Filter(tasks=("check",)), now=self._clock.now(), limit=1)
-        return await self._store.finish(outcomes)
+        return await self._store.finish(outcomes, **given)
 
 
 async def test_event_of_the_end_comes_once_if_a_step_is_put_back_to_work_meanwhile(

@@ -1,8 +1,8 @@
-"""A worker: its row in the store, the reply to its beats, and the jobs it claims."""
+"""A worker: its row in the store, the reply to its beats, and the jobs it claims or carries on with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -22,6 +22,27 @@ class Claim(Struct, frozen=True):
     """Jobs that this claim ended because their expires_at had passed."""
     unreadable: list[UnreadableRecord] = []
     """Jobs that this claim set aside because their records cannot be decoded."""
+
+
+class CarryOn(Struct, frozen=True, kw_only=True, gc=False):
+    """Asks `finish` to start jobs that its outcomes make due in flows, as a claim of this worker would."""
+
+    worker: WorkerId
+    queues: Collection[str] | None
+    """None: all queues."""
+    tasks: Collection[str]
+    limit: int
+    now: datetime
+
+
+class Finished(set[JobId]):
+    """The ids of the jobs whose outcome was accepted, and the jobs that were started with that."""
+
+    __slots__ = ("carried_on",)
+
+    def __init__(self, ids: Iterable[JobId] = (), carried_on: Sequence[Job] = ()) -> None:
+        super().__init__(ids)
+        self.carried_on = carried_on
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

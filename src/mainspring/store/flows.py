@@ -47,6 +47,15 @@ class FlowStore(Protocol):
         closed, stopped or deleted.
     BA5. A step with on="failure" behind a batch is released with the first dead job, or when the batch is closed as
         dead. It is not released again when dead jobs are put back to work.
+
+    CO1. A `finish` with `carry_on` may start jobs that its outcomes have made due, at most `limit` of them: those of
+        steps, and those of flows that are over. They have been running since its `now` under its worker and a lease of
+        their own, in the same transaction, and are returned. A store may start fewer.
+    CO2. It starts only what a claim of that worker would take: of its queues and tasks, of no paused queue, due and
+        not expired at `now`, of no task whose circuit is open, at most bounds.CLAIM_BYTES; and nothing for a worker
+        whose lease has lapsed. Nor does it start a job that has crashed a worker.
+    CO3. It starts no job of a lower priority than another due job that such a claim would take in order.
+    CO4. Of a call that is repeated, jobs that were started before are not returned: beats name them.
     """
 
     async def flows(self, ids: Collection[JobId]) -> list[FlowWithPlan]:

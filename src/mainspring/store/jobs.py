@@ -10,7 +10,7 @@ from ..ids import JobId, WorkerId
 from ..records.job import Enqueued, Job, NewJob
 from ..records.outcome import Outcome
 from ..records.run import RunReport
-from ..records.worker import BeatReply, Claim, WorkerInfo
+from ..records.worker import BeatReply, CarryOn, Claim, Finished, WorkerInfo
 
 Topic = Literal["claimable", "final"]
 """What `wait` waits for: that a job may be claimable or a leader's term may have ended; that a job may have ended or
@@ -116,8 +116,9 @@ class JobStore(Protocol):
         """OR1. Running jobs whose worker is silent: its row is gone or its `until` has passed."""
         ...
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        """Records the outcomes of runs, in order. Returns the ids of the jobs whose outcome was accepted.
+    async def finish(self, outcomes: Sequence[Outcome], *, carry_on: CarryOn | None = None) -> Finished:
+        """Records the outcomes of runs, in order. Returns the ids of the jobs whose outcome was accepted, and the jobs
+        that it has started for `carry_on` (FlowStore).
 
         F1. An outcome is accepted only while the job is running under that lease.
         F2. An outcome with `silent` also requires that the worker is still silent at its finished_at.

@@ -32,6 +32,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """Why it is no ScriptedStore, as a message. It has a default."""
     flows: bool = False
     """It is a FlowStore: jobs may have steps."""
+    carries_on: bool = False
+    """It is a FlowStore whose `finish` starts jobs for `carry_on`."""
     counts: bool = False
     """It is a CountingStore."""
     in_process: bool = False

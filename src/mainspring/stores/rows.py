@@ -172,6 +172,15 @@ def new_row(job: NewJob | Job, now: int) -> Row:
     )  # fmt: skip
 
 
+# The columns of a job that is stored as its first run begins.
+STARTED_COLUMNS = f"{NEW_COLUMNS}, lease, worker, started_at, attempt, runs"
+
+
+def started_row(job: Job) -> Row:
+    row = new_row(job, micros(job.created_at))
+    return (*row[:4], job.state.value, *row[5:], job.lease, job.worker, _us(job.started_at), job.attempt, job.runs)
+
+
 def row_of(job: Job) -> Row:
     return (
         job.id, job.queue, job.task, -job.priority, job.state.value, micros(job.run_at), micros(job.created_at),

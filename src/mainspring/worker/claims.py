@@ -130,6 +130,10 @@ class ClaimLimits:
         shared = {name: limit for name, limit in tasks.items() if name in children.tasks}
         of_tasks = _groups({name: limit for name, limit in tasks.items() if name not in shared}) + _groups(shared)
         self._groups = [(queue, task) for queue in _groups(self.queues) for task in of_tasks]
+        free = [name for name, limit in tasks.items() if limit is None and name not in shared]
+        queues_left = None if self.queues is None else [name for name, limit in self.queues.items() if limit is None]
+        self.unlimited = (queues_left, free) if free and queues_left != [] else None
+        """The queues (None: all) and tasks without a limit that run in no child process; None if there are none."""
 
     def requests(self, slots: Slots, free_slots: Callable[[], int]) -> Iterator[ClaimRequestArgs]:
         """Yields claims as (queues, tasks, limit): one for each limited queue and task, then one for all others.

@@ -17,6 +17,7 @@ from ..ids import JobId
 from ..records.job import Job
 from ..records.outcome import Done, Outcome, RunEnd, failure_of
 from ..records.run import Ending
+from ..records.worker import Finished
 from ..store import Store
 from ..store.retry import StoreRetry
 from ..survived_errors import SurvivedErrors
@@ -26,6 +27,7 @@ from .run import Run, RunKey
 
 if TYPE_CHECKING:
     from ..task.flow_failure import FlowEnd
+    from .claimer import Claimer
 
 _logger = logging.getLogger("mainspring")
 _lost_outcomes = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
@@ -72,6 +74,11 @@ class Completer:
         self.bytes = 0
         """Size of the jobs and outcomes that are not stored yet."""
         self._finished_bytes = 0
+        self._claimer: Claimer | None = None
+
+    def carry_on(self, claimer: Claimer) -> None:
+        """Asks the store for the next steps of flows from now on; the claimer takes them on."""
+        self._claimer = claimer
 
     def __len__(self) -> int:
         """Number of outcomes that are not stored yet."""
@@ -85,6 +92,8 @@ class Completer:
         if flow_end is not None:
             self._flow_ends[run.key] = flow_end
         self.bytes += run.measure(outcome)
+        if outcome.step is not None and self._claimer is not None:
+            self._claimer.note_end(outcome)
         if not self._outcomes:  # else it has rung
             self._gathered.ring()
         self._outcomes.append((run, outcome))
@@ -120,7 +129,7 @@ class Completer:
                 try:
                     await self._report_sender.flush(store)  # first: the store refuses reports of a finished run
                     batch = await self._with_releases_limited(store, batch)
-                    stands = await store.finish([outcome for _, outcome in batch])
+                    finished = await self._finish(store, batch)
                 except BaseException:
                     self._outcomes = batch + self._outcomes
                     raise
@@ -129,12 +138,20 @@ class Completer:
                 size = sum(run.size for run, _ in batch)
                 self.bytes -= size
                 failpoint("finish.after_commit")
-                self._emit(batch, stands)
+                self._emit(batch, finished)
+                if self._claimer is not None:
+                    for run, outcome in self._claimer.take_on([outcome for _, outcome in batch], finished.carried_on):
+                        self.add(run, outcome)
                 self._on_stored()
-                batch = []
+                batch, finished = [], Finished()
                 self._collect_garbage(size)
                 if gathers and self._may_gather():
                     break
+
+    async def _finish(self, store: Store, batch: list[tuple[Run, Outcome]]) -> Finished:
+        outcomes = [outcome for _, outcome in batch]
+        request = None if self._claimer is None else self._claimer.ask(outcomes)
+        return await (store.finish(outcomes) if request is None else store.finish(outcomes, carry_on=request))
 
     def _collect_garbage(self, finished_bytes: int) -> None:
         self._finished_bytes += finished_bytes

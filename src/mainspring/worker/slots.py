@@ -79,6 +79,8 @@ class Slots:
         self._abandoned: set[asyncio.Task[None]] = set()
         runner.threads.watch_leaks(self._thread_leaked, self._thread_returned)
         self.size = size
+        self.reserved = 0
+        """Number of slots that are kept free."""
         self.per_task: Counter[str] = Counter()
         self.per_queue: Counter[str] = Counter()
 
@@ -109,6 +111,10 @@ class Slots:
         """Slots held by runs that were settled but have not ended."""
         return len(self._leaks)
 
+    def reserve(self, slots: int) -> None:
+        """Changes the number of slots that are kept free by this one."""
+        self.reserved += slots
+
     @property
     def capacity(self) -> int:
         """The slots, and how many jobs to claim ahead of them."""
@@ -117,7 +123,7 @@ class Slots:
     @property
     def free(self) -> int:
         """How many more jobs to claim."""
-        return self.capacity - len(self._runs) - len(self._leaks)
+        return self.capacity - len(self._runs) - len(self._leaks) - self.reserved
 
     @property
     def taken(self) -> int:

@@ -28,7 +28,6 @@ from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..store import Listening, Store
 from ..store.retry import StoreOnce, StoreRetry
 from ..supervisor.signals import on_stop
-from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
@@ -77,19 +76,19 @@ class Worker:
         """
         settings = self._choose_settings(engine.settings, concurrency)
         tasks = served_tasks(engine, queues)
-        clock, bus = engine.clock, engine.events
         host, pid = socket.gethostname(), os.getpid()
         # Never reused: a restarted worker must not take its predecessor's runs for its own.
         self.id = f"{settings.instance_id or host}-{pid}-{os.urandom(4).hex()}"
         self._engine, self._settings, self._recycles = engine, settings, recycle
-        self._clock, self._bus = clock, bus
+        self._clock, self._bus = clock, bus = engine.clock, engine.events
         self._scheduler, self._pruner = engine.scheduler(settings.fire), engine.pruner(tasks)
         self._state, self._webhooks = WorkerState(settings.grace), engine.dispatcher
         buffer = ReportBuffer(clock, lambda c: self._transactions.transaction(c), lambda c: self._durable(c), engine)
         self._runner = runner = self._runner_type.of(
             tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls
         )
-        self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
+        limits = {name: task.options.concurrency for name, task in tasks.items()}
+        self._limits = ClaimLimits(queues, limits, children := runner.children)
         self._slots = slots = Slots(
             runner,
             settings.concurrency,
@@ -148,9 +147,6 @@ class Worker:
     def _choose_settings(self, settings: Settings, concurrency: int | None) -> Settings:
         chosen = settings if concurrency is None else load({"concurrency": concurrency}, {})
         return replace(settings, concurrency=chosen.concurrency)
-
-    def _task_limits(self, tasks: Mapping[str, Task[Any, Any]]) -> dict[str, int | None]:
-        return {name: task.options.concurrency for name, task in tasks.items()}
 
     @property
     def recycled(self) -> str | None:
@@ -274,6 +270,8 @@ class Worker:
         self._listening = lambda: self._store.listening
         if not self._store.capabilities.in_process:
             self._slots.overlap_with_store()
+        if self._store.capabilities.carries_on:
+            self._completer.carry_on(self._claimer)
 
     @asynccontextmanager
     async def _beating(self) -> AsyncIterator[None]:

@@ -10,8 +10,10 @@ from ...ids import JobId, WorkerId
 from ...records.job import Enqueued, Job, NewJob
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ...records.worker import BeatReply, Claim, WorkerInfo
-from ..rules.claim import claim, expire_due
+from ...records.worker import BeatReply, CarryOn, Claim, Finished, WorkerInfo
+from ..rules.carry_on import carry_on as start_due
+from ..rules.carry_on import request_filter
+from ..rules.claim import GroupFilter, claim, expire_due
 from ..rules.enqueue import enqueue
 from ..rules.finish import finish_one, report_one
 from .handle import MemoryHandle
@@ -64,11 +66,15 @@ class MemoryJobs(MemoryHandle):
             lost = [id for worker in silent for id in index.running(worker)]
             return self._tables.jobs.some(sorted(lost)[:limit])
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+    async def finish(self, outcomes: Sequence[Outcome], *, carry_on: CarryOn | None = None) -> Finished:
+        started: list[Job] = []
         with self._locked():
             accepted = [outcome for outcome in outcomes if self._finish_one(outcome)]
             if self._tables.flow_changes.noted:
-                self._settle()
+                if carry_on is None:
+                    self._settle()
+                else:
+                    started = self._settle_and_start(carry_on)
             # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
             stands = {outcome.id for outcome in outcomes if self._tables.is_recorded(outcome)}
         self._final.wake_all()
@@ -76,7 +82,25 @@ class MemoryJobs(MemoryHandle):
             outcome.then or outcome.breaker or outcome.schedule or outcome.step or outcome.plan for outcome in accepted
         ):
             self._new.wake_all()
-        return stands
+        return Finished(stands, started)
+
+    def _settle_and_start(self, request: CarryOn) -> list[Job]:
+        """Settles the flows, and starts what has become due."""
+        tables, serves, now = self._tables, self._filter_of(request), request.now
+        heads = ((group, tables.index.head(group)) for group in list(tables.index.groups()))
+        due_groups = (group for group, head in heads if head is not None and head[0] <= now)
+        first = max((rank for queue, task, rank in due_groups if serves(queue, task)), default=None)
+        tables.flow_changes.watch_due()
+        self._settle()
+        due = tables.flow_changes.take_due()
+        worker = tables.workers.row(request.worker)
+        if worker is None or worker.until <= now:
+            return []
+        return start_due(tables, due, request, serves, first)
+
+    def _filter_of(self, request: CarryOn) -> GroupFilter:
+        open_tasks = {circuit.task for circuit in self._tables.circuits() if circuit.open_until is not None}
+        return request_filter(request, self._paused, open_tasks)
 
     def _finish_one(self, outcome: Outcome) -> bool:
         return finish_one(self._tables, outcome)

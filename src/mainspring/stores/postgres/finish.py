@@ -21,6 +21,7 @@ from ...records.circuit import Circuit
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
+from ...records.worker import CarryOn, Finished
 from ..rows import json_of, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
@@ -40,17 +41,17 @@ from .tables import LockedTables, fetch, load, load_runs, write
 class PostgresFinish(PostgresFlowLatch):
     """The verbs `finish` and `report`."""
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+    async def finish(self, outcomes: Sequence[Outcome], *, carry_on: CarryOn | None = None) -> Finished:
         if not outcomes:
             self._open()
-            return set()
+            return Finished()
         worker, leases = self._leases.finished(outcomes)
         if _are_simple(outcomes):
             stands = await self._finish_simple(outcomes, worker, leases)
         else:
             stands = await self._finish_parts(_parts(outcomes, self._counted_maps), worker, leases)
         self._after_finish(outcomes)
-        return stands
+        return Finished(stands)
 
     async def _finish_simple(self, outcomes: Sequence[Outcome], worker: WorkerId, leases: list[Lease]) -> set[JobId]:
         if await self._hot(lambda db: complete_all(db, outcomes, worker, leases)):

@@ -14,6 +14,7 @@ from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.outcome import Outcome
 from ...records.run import RunReport
+from ...records.worker import CarryOn, Finished
 from .. import rules
 from ..rules.finish import finish_one, report_one
 from ..rules.loaded import LoadedTables
@@ -31,15 +32,15 @@ from .transact import transact
 class RedisFinish(RedisHandle):
     """Ends runs, and records their reports."""
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+    async def finish(self, outcomes: Sequence[Outcome], *, carry_on: CarryOn | None = None) -> Finished:
         shards = self._open()
         if not outcomes:
-            return set()
+            return Finished()
         with self._clock.outside():
             accepted = await _finish(shards, outcomes)
         # The end of a plain run makes no job claimable, so it wakes no claim.
         self._wakeups.notify(*(("new", "final") if any(map(_makes_work, outcomes)) else ("final",)))
-        return accepted
+        return Finished(accepted)
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         shards = self._open()

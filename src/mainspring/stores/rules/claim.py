@@ -69,19 +69,19 @@ def claim(
 
     wanted = [group for group in tables.index.groups() if serves(group[0], group[1])]
     suspects = _suspects(tables, worker, serves)
-    lease = os.urandom(8).hex()
+    lease = new_lease()
     circuits = [circuit for circuit in tables.circuits() if circuit.open_until is not None]
     probes = _probes(tables, circuits, wanted, suspects, limit, now)
-    taken = [_start(tables, job, worker, lease, now) for job in probes] if probes else []
+    taken = [start_job(tables, job, worker, lease, now) for job in probes] if probes else []
     left = CLAIM_BYTES - sum(map(size_of, taken))
     open = {circuit.task for circuit in circuits}
     first = [job for job in suspects if job.task not in open and job.run_at <= now] if suspects else []
     if len(taken) < limit and left > 0 and first and not any(job.crashes >= POISON_SUSPECT_CRASHES for job in taken):
-        taken.append(_start(tables, first[0], worker, lease, now))
+        taken.append(start_job(tables, first[0], worker, lease, now))
         left -= size_of(first[0])
     free = [group for group in wanted if group[1] not in open] if open else wanted
     rest, left = _take_in_order(tables, free, worker, lease, limit - len(taken), left, now)
-    taken = sorted([*taken, *rest], key=_claim_order)
+    taken = sorted([*taken, *rest], key=claim_order)
     if len(taken) == limit or left <= 0:
         return taken, now
     return taken, _next_at(tables, wanted, _suspects(tables, worker, serves))
@@ -94,7 +94,7 @@ def _suspects(tables: ClaimTables, worker: WorkerId, serves: GroupFilter) -> lis
     if any(job.crashes >= POISON_SUSPECT_CRASHES for job in _jobs(tables, tables.index.running(worker))):
         return []
     found = [job for job in _jobs(tables, tables.index.suspects()) if serves(job.queue, job.task)]
-    return sorted(found, key=_claim_order)
+    return sorted(found, key=claim_order)
 
 
 def _jobs(tables: ClaimTables, ids: Iterable[JobId]) -> list[Job]:
@@ -122,7 +122,7 @@ def _probes(
             waiting += [job for job in suspects if job.task == circuit.task]
         due = [job for job in waiting if job.run_at <= now]
         if due and len(probes) < limit and sum(map(size_of, probes)) < CLAIM_BYTES:
-            probes.append(min(due, key=_claim_order))
+            probes.append(min(due, key=claim_order))
             tables.put_circuit(circuit.task, replace(circuit, probe=probes[-1].id))
     return probes
 
@@ -139,13 +139,18 @@ def _take_in_order(
         tables.index.pop(group)
         if (job := tables.job(id)) is not None:
             left -= size_of(job)
-            taken.append(_start(tables, job, worker, lease, now))
+            taken.append(start_job(tables, job, worker, lease, now))
         if (head := tables.index.head(group)) and head[0] <= now:
             heappush(heads, (-group[2], *head, group))
     return taken, left
 
 
-def _start(tables: ClaimTables, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
+def new_lease() -> Lease:
+    return os.urandom(8).hex()
+
+
+def start_job(tables: JobTables, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
+    """The job, running from now on."""
     started = replace(
         job,
         state=State.RUNNING,
@@ -173,5 +178,5 @@ def _claimable_at(circuit: Circuit | None, run_at: datetime) -> datetime | None:
     return None if circuit.probe is not None else max(run_at, circuit.open_until)
 
 
-def _claim_order(job: Job) -> tuple[int, datetime, JobId]:
+def claim_order(job: Job) -> tuple[int, datetime, JobId]:
     return -job.priority, job.run_at, job.id

@@ -76,6 +76,8 @@ class FlowChanges:
 
     def __init__(self) -> None:
         self.noted: dict[JobId, FlowChange] = {}
+        self.due: list[JobId] | None = None
+        """The jobs of steps and flows that have become due, if the verb may start them."""
 
     def of(self, id: JobId, at: datetime) -> FlowChange:
         """The change of this flow, to which the caller adds."""
@@ -84,13 +86,26 @@ class FlowChanges:
         change.at = max(change.at, at)
         return change
 
+    def watch_due(self) -> None:
+        """Notes from now on which jobs become due."""
+        self.due = []
+
+    def note_due(self, id: JobId) -> None:
+        if self.due is not None:
+            self.due.append(id)
+
+    def take_due(self) -> list[JobId]:
+        """The jobs that have become due; none is noted any longer."""
+        due, self.due = self.due or [], None
+        return due
+
     def take(self) -> dict[JobId, FlowChange]:
         """All changes so far; they are noted no longer."""
         taken, self.noted = self.noted, {}
         return taken
 
     def clear(self) -> None:
-        self.noted = {}
+        self.noted, self.due = {}, None
 
     def note_suspension(
         self, id: JobId, at: datetime, plan: Plan | None, queue: str, awaits: tuple[AwaitedSignal, ...] = ()

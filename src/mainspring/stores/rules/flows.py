@@ -169,6 +169,8 @@ def _put(tables: Tables, move: Move, at: datetime) -> None:
         tables.put_job(to_job(new, at))
         if new.plan is not None:
             tables.flow_changes.of(new.id, at).plan = new.plan
+        else:
+            tables.flow_changes.note_due(new.id)
 
 
 def _follow(tables: Tables, move: Move, at: datetime) -> Iterator[list[Name]]:
@@ -260,6 +262,7 @@ def _wake(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     job = tables.job(id)
     if job is not None and job.state is State.WAITING:
         tables.put_job(replace(job, state=State.PENDING, run_at=at))
+        tables.flow_changes.note_due(id)
 
 
 def is_replaced(tables: Tables, job: Job) -> bool:

@@ -41,7 +41,7 @@ MAX_EXPIRED_JOBS = 1000
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
-_ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
+ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
 _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
     WHERE state = 'pending' AND expires_at IS NOT NULL"""
 _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
@@ -209,7 +209,7 @@ def _next_claim_at(
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
     if expiry is not None and expiry <= now:
         return now
-    if not db.execute(_ALIVE, (worker, now)).fetchone():
+    if not db.execute(ALIVE, (worker, now)).fetchone():
         return None
     return _Claimable(db, queues, tasks, worker).next_at(expiry)
 
@@ -224,7 +224,7 @@ def _claim(
 ) -> tuple[str | list[Row], Lease, int | None, list[JobId]]:
     """The claimed rows (as one JSON text if all is UTF-8), their lease, when to claim again, and the expired ids."""
     expired, lease = _expire(db, now), os.urandom(8).hex()
-    if not db.execute(_ALIVE, (worker, now)).fetchone():
+    if not db.execute(ALIVE, (worker, now)).fetchone():
         return "[]", lease, None, expired
     wanted = _Claimable(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}

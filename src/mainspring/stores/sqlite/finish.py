@@ -16,9 +16,10 @@ import msgspec
 from ...clock import micros
 from ...failpoint import failpoint
 from ...ids import JobId, Lease, WorkerId
-from ...records.job import State
+from ...records.job import Job, State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
+from ...records.worker import CarryOn, Finished
 from ..rows import Row, json_of, notes_text, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion
 from ..rules.finish import finish_one, follow_completion, follow_suspension
@@ -90,11 +91,11 @@ OutcomeRow = tuple[Outcome, Row | None]
 class SqliteFinish(SqliteHandle):
     """The verbs finish and report."""
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+    async def finish(self, outcomes: Sequence[Outcome], *, carry_on: CarryOn | None = None) -> Finished:
         ended = [(outcome, outcome_row(outcome)) for outcome in outcomes]
-        stands = await self._write(lambda db: write_outcomes(db, ended))
+        finished = await self._write(lambda db: write_outcomes(db, ended, carry_on))
         self._after_finish(outcomes)
-        return stands
+        return finished
 
     def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.then or outcome.breaker for outcome in outcomes):
@@ -107,8 +108,9 @@ class SqliteFinish(SqliteHandle):
         return stands
 
 
-def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[JobId]:
-    """Writes the outcomes that the fence accepts. Returns the ids whose outcome is the recorded end of its run."""
+def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow], carry_on: CarryOn | None = None) -> Finished:
+    """Writes the outcomes that the fence accepts. Returns the ids whose outcome is the recorded end of its run, and
+    the jobs that were started."""
     in_order = _must_run_in_order(ended)
     plain = [] if in_order else [row for _, row in ended if row is not None]
     outcomes, tables, suspended = [outcome for outcome, _ in ended], LoadedTables(flows=True, wakes=True), set[JobId]()
@@ -123,7 +125,7 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[J
     plain_ends = len(completed) == len(ended) and not any(one.then or one.schedule or one.step for one in outcomes)
     if plain_ends and not circuits(db):
         count_runs(db, outcomes)
-        return completed
+        return Finished(completed)
     by_sql = suspended.union([row[0] for row in plain])
     _read(db, tables, outcomes, by_sql, completed | suspended)
 
@@ -138,8 +140,13 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[J
 
     # Some may have come late or are repeated: those that are the recorded end of their run stand.
     stands = {outcome.id for outcome in outcomes if accept(outcome) or tables.is_recorded(outcome)}
+    started = list[Job]()
+    if carry_on is not None and tables.flow_changes.noted:
+        from .carry_on import settle_and_start
+
+        started = settle_and_start(db, tables, carry_on)
     write(db, tables, "finish.mid_batch")
-    return stands
+    return Finished(stands, started)
 
 
 def _read(

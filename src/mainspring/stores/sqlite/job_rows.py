@@ -10,7 +10,7 @@ import msgspec
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
-from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
+from ..rows import COLUMNS, NEW_COLUMNS, STARTED_COLUMNS, job_of, new_row, row_of, started_row
 from ..rules.loaded import ChangedJob
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .flow_rows import add_flow_jobs, drop_flow_job
@@ -22,6 +22,10 @@ _encode = msgspec.json.Encoder().encode
 INSERT = {
     size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {value_lists(size, 12)} ON CONFLICT (id) DO NOTHING"
     for size in CHUNK_ROWS
+}
+
+_INSERT_STARTED = {
+    size: f"INSERT INTO mainspring_jobs ({STARTED_COLUMNS}) VALUES {value_lists(size, 17)}" for size in CHUNK_ROWS
 }
 
 # reading
@@ -73,6 +77,20 @@ def insert_jobs(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
     rows = [new_row(job, micros(job.created_at)) for job in jobs]
     for chunk in chunks(rows):
         db.execute(INSERT[len(chunk)], flatten(chunk))
+    _after_insert(db, jobs)
+
+
+def _insert_started(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """Inserts jobs that run already."""
+    if not jobs:
+        return
+    rows = [started_row(job) for job in jobs]
+    for chunk in chunks(rows):
+        db.execute(_INSERT_STARTED[len(chunk)], flatten(chunk))
+    _after_insert(db, jobs)
+
+
+def _after_insert(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
     record_any_out_of_order(db, jobs)
     add_flow_jobs(db, jobs)
     _add_tags_and_keys(db, jobs)
@@ -90,10 +108,11 @@ def write_jobs(db: sqlite3.Connection, changed: Iterable[ChangedJob]) -> None:
             new.append(after)
     _save(db, saved)
     # A job may have ended in the same step: its key may be another new job's.
-    for ended in [job for job in new if job.state is not State.PENDING]:
+    for ended in [job for job in new if job.state not in (State.PENDING, State.RUNNING)]:
         insert_jobs(db, [ended])
         _save(db, [(_as_inserted(ended), ended)])
     insert_jobs(db, [job for job in new if job.state is State.PENDING])
+    _insert_started(db, [job for job in new if job.state is State.RUNNING])
 
 
 def _as_inserted(job: Job) -> Job:

@@ -88,13 +88,18 @@ def _fetch_jobs(db: sqlite3.Connection, tables: LoadedTables, ids: Sequence[str]
             tables.add_holder(key, job.id)
 
 
+def settle(db: sqlite3.Connection, tables: LoadedTables) -> None:
+    """Applies to flows what the rules did to the jobs of their steps."""
+    from ..rules.flows import settle_flows
+
+    for names in settle_flows(tables):
+        fetch(db, tables, names)
+
+
 def write(db: sqlite3.Connection, tables: LoadedTables, at: str | None = None) -> None:
     """Settles the flows, and writes what the rules changed. `at` is a failpoint in the middle of it."""
     if tables.flow_changes.noted:
-        from ..rules.flows import settle_flows
-
-        for names in settle_flows(tables):
-            fetch(db, tables, names)
+        settle(db, tables)
     wake_flows(db, tables)
     changed, rows = tables.changed_jobs(), tables.changed_schedules()
     write_schedules(db, rows)
