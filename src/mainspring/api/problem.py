@@ -46,6 +46,7 @@ _STATUS: Mapping[type[Exception], tuple[int, str]] = {
     errors.ScheduleExists: (409, "schedule_exists"),
     errors.ScheduleChanged: (412, "changed"),
     errors.JobExists: (409, "job_exists"),
+    errors.BatchEnded: (409, "batch_ended"),
     errors.HookNotFound: (404, "hook_not_found"),
     errors.HookExists: (409, "hook_exists"),
     errors.HookChanged: (412, "hook_changed"),

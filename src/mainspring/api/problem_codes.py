@@ -7,6 +7,8 @@ CODES = {
     "bad_input": "The library refuses a value, such as an invalid cron expression.",
     "bad_parameter": "A query parameter or header is unknown or invalid.",
     "bad_payload": "The arguments are too large, or cannot be encoded as JSON.",
+    "batch_ended": "The batch has ended, or was cancelled: it takes no more jobs.",
+    "batch_not_found": "There is no such batch.",
     "changed": "The resource was changed since it was read: read it again.",
     "csrf": "A browser sent a change from a page of another origin.",
     "error": "An error of the library that has no code of its own.",

@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "main"]
 # The help page shows these without importing commands; a test compares them with the commands' own docstrings.
 COMMANDS = {
     "audit": "List who changed what, newest first.",
+    "batches": "List and show batches.",
     "cron": "Explain a cron expression and show its next runs.",
     "dead": "List dead jobs by error, and redrive them.",
     "demo": "Show real jobs running: an example shop on a temporary store.",

@@ -102,7 +102,7 @@ class ApiClient(DatabaseOnly):
             raise BadInput(f"an API takes {MAX_BATCH_JOBS:,} jobs at once, all or nothing; got {len(jobs):,}")
         if any(job.plan is not None for job in jobs):
             return [await self._enqueue_plan(jobs)]
-        body = {"jobs": [_request(job) for job in jobs]}
+        body = {"jobs": [job_request(job) for job in jobs]}
         return (await self.connection.call(dict[str, list[Enqueued]], "POST", "jobs", body=body))["jobs"]
 
     async def _enqueue_plan(self, jobs: Sequence[NewJob]) -> Enqueued:
@@ -195,11 +195,11 @@ async def connection_of(engine: Engine) -> ApiConnection:
 
 def flow_request(job: NewJob, plan: Mapping[str, Any]) -> dict[str, Any]:
     """The plan of a flow and the options of its job, as the API takes them."""
-    options = {name: value for name, value in _request(job).items() if name not in ("task", "arguments")}
+    options = {name: value for name, value in job_request(job).items() if name not in ("task", "arguments")}
     return {**plan, **options}
 
 
-def _request(job: NewJob) -> dict[str, Any]:
+def job_request(job: NewJob) -> dict[str, Any]:
     """The job as the API takes it, without defaults."""
     fields = {name: getattr(job, name) for name in _SAME_FIELDS} | {"expires": job.expires_at}
     fields = {name: value for name, value in fields.items() if value not in (None, UNSET)}

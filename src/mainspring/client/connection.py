@@ -35,6 +35,7 @@ _BY_CODE: Mapping[str, type[errors.MainspringError]] = {
     "bad_flow": errors.BadFlow,
     "bad_payload": errors.BadPayload,
     "flow_not_found": errors.BadInput,
+    "batch_not_found": errors.BadInput,
     "store_unavailable": errors.StoreUnavailable,
     "shutting_down": errors.StoreUnavailable,
 }
@@ -54,6 +55,7 @@ class _ProblemResponse(msgspec.Struct):
     detail: str = ""
     job_id: str = ""
     worker_id: str = ""
+    batch_id: str = ""
     key: str = ""
     state: str = ""
     action: str = ""
@@ -129,6 +131,8 @@ class ApiConnection:
         status, detail = response.status_code, problem.detail or f"HTTP {response.status_code}"
         if problem.code == "job_exists":
             return errors.JobExists(problem.key, problem.job_id)
+        if problem.code == "batch_ended":
+            return errors.BatchEnded(problem.batch_id)
         if problem.code == "invalid_transition":
             return errors.InvalidTransition(
                 problem.job_id, problem.state, problem.action, problem.allowed, problem.worker_id

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from .batches import RemoteBatches
 from .flows import RemoteFlows
 from .jobs import RemoteJobs
 from .keys import RemoteKeys
@@ -13,6 +14,7 @@ from .webhooks import RemoteWebhooks
 from .workers import RemoteWorkers
 
 REMOTE: Mapping[str, type] = {
+    "Batches": RemoteBatches,
     "Flows": RemoteFlows,
     "Jobs": RemoteJobs,
     "Keys": RemoteKeys,

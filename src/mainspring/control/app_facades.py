@@ -126,11 +126,7 @@ class AppFacades:
 
         They run while more are added. The end of the block closes the batch, and an exception in it cancels it.
         """
-        from ..task.batch import Batch
-        from ..task.batch_options import new_batch_job
-
-        new, within = new_batch_job(self._engine, name, options)
-        return Batch(self._engine, new.id, new.queue, new=new, within=within)
+        return self._engine.batches.new(name, options)
 
     async def stats(
         self, window: Span | None = timedelta(hours=1), *, queue: str | None = None, task: str | None = None

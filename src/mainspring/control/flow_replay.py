@@ -13,7 +13,7 @@ from ..flow.graph import Graph
 from ..flow.kept_steps import is_kept, kept_steps, needed_values, obstacle, run_again
 from ..flow.planner import MAX_INPUT_BYTES
 from ..ids import JobId
-from ..records.flow import PLANNED_FLOW, REPLAY_OF, Flow, FlowWithPlan, StepStatus
+from ..records.flow import BATCH, PLANNED_FLOW, REPLAY_OF, Flow, FlowWithPlan, StepStatus
 from ..records.job import Job, NewJob, State
 from ..records.plan import KeptStep, Plan
 from ..records.query import Update
@@ -72,6 +72,8 @@ async def replayed_job(engine: Engine, replay: Replay, *, id: JobId | None) -> N
 
 def _check_flow(engine: Engine, job: Job, found: FlowWithPlan | None, from_: str | None) -> None:
     """Raises BadInput if the job is no flow, or has no plan where one is needed."""
+    if job.task == BATCH:
+        raise BadInput(f"batch {job.id} cannot be replayed: its jobs came from outside; add them to another batch")
     if found is not None:
         return
     task = engine.tasks.get(job.task)

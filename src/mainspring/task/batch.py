@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -59,14 +59,23 @@ class Batch:
         """Stores the batch, which is open from then on. The block does it."""
         if (new := self._new) is None:
             raise BadInput(f"batch {self.id} exists already: add jobs with enqueue_many(), and end it with close()")
-        await self._insert([new])
+        await self._begin(new)
         self._new = None
+
+    async def _begin(self, new: NewJob) -> None:
+        await self._insert([new])
+
+    def changed(self, change: Callable[[NewJob], NewJob]) -> Batch:
+        """The same batch with its own job changed, before it has begun."""
+        assert self._new is not None, "the batch has begun"
+        new = change(self._new)
+        return type(self)(self._engine, new.id, self._queue, new=new, within=self._within)
 
     # adding jobs
 
     async def enqueue(self, job: NewJob) -> Handle[Any]:
         """Adds a job: await batch.enqueue(send.job(to)). It is durable, and runs, when this returns."""
-        (handle,) = await self._add(checked_jobs([job], "batch.enqueue"))
+        (handle,) = await self.insert(checked_jobs([job], "batch.enqueue"))
         return handle
 
     async def enqueue_many(self, jobs: Iterable[NewJob] | AsyncIterable[NewJob]) -> int:
@@ -74,7 +83,7 @@ class Batch:
         people). Returns how many are new: a job whose key is held is none of the batch."""
         count = 0
         async for page in _pages(jobs):
-            handles = await self._add(checked_jobs(page, "batch.enqueue_many"))
+            handles = await self.insert(checked_jobs(page, "batch.enqueue_many"))
             count += sum(handle.status == "new" for handle in handles)
         return count
 
@@ -87,20 +96,24 @@ class Batch:
             raise BadInput("a batch in a batch is part of the same transaction: leave out within=")
         new, _ = new_batch_job(self._engine, name, options)
         new = replace(new, step=self._next())
-        return Batch(self._engine, new.id, new.queue, new=new, within=self._within)
+        return type(self)(self._engine, new.id, new.queue, new=new, within=self._within)
 
     def _next(self) -> StepRef:
         return StepRef(self.id, position_of(JOBS_STEP, NEXT_INDEX), self._queue)
 
-    async def _add(self, jobs: list[NewJob]) -> list[Handle[Any]]:
+    async def insert(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
+        """Adds new jobs, all or none, unchecked: they come from task.job() or app.job()."""
+        self._check_begun(jobs)
+        step = self._next()
+        return await self._insert([replace(job, step=step) for job in jobs])
+
+    def _check_begun(self, jobs: Sequence[NewJob]) -> None:
         if self._new is not None:
             raise BadInput(f"batch {self.id} has not begun: add its jobs inside of `async with`")
         if collecting := [job.task for job in jobs if job.collect is not None]:
             raise BadInput(
                 f"task {collecting[0]!r} collects items, and no job of a batch does: enqueue it from a job of the batch"
             )
-        step = self._next()
-        return await self._insert([replace(job, step=step) for job in jobs])
 
     async def _insert(self, jobs: list[NewJob]) -> list[Handle[Any]]:
         handles = await self._engine.insert(jobs, self._within)

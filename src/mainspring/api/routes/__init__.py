@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from . import (
     audit,
+    batches,
     dead,
     depth,
     enqueue,
@@ -46,6 +47,7 @@ ROUTES: list[HTTPRouteHandler] = [
     *enqueue.ROUTES,
     *events.ROUTES,
     *executions.ROUTES,
+    *batches.ROUTES,
     *flow_actions.ROUTES,
     *flows.ROUTES,
     *job_actions.ROUTES,

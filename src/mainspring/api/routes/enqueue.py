@@ -125,7 +125,7 @@ async def enqueue(
 async def _enqueue_many(
     app: Mainspring, caller: Principal, wanted: Sequence[JobRequest], request: Request[Any, Any, Any]
 ) -> Response[EnqueueResult | EnqueueResults]:
-    built = await build_from_body(app, lambda: [_nth_job(app, one, n) for n, one in enumerate(wanted)], request)
+    built = await build_from_body(app, lambda: [nth_job(app, one, n) for n, one in enumerate(wanted)], request)
     jobs = [with_caller(job, caller, request) for job in built]
     handles = await (app.enqueue_by_hand(jobs) if is_from_browser(request) else app.insert(jobs))
     results = [enqueue_result(handle) for handle in handles]
@@ -147,7 +147,7 @@ async def build_from_body(app: Mainspring, make: Callable[[], T], request: Reque
     return await Computation(app.clock, "the check of these jobs").run(make)
 
 
-def _nth_job(app: Mainspring, wanted: JobRequest, n: int) -> NewJob:
+def nth_job(app: Mainspring, wanted: JobRequest, n: int) -> NewJob:
     """The n-th job of a request. Its index is in the error if it is refused."""
     try:
         return build_job(app, wanted, n)
