@@ -56,7 +56,12 @@ async def test_a_batch_begins_gets_jobs_and_is_closed(spring: Mainspring, client
         assert (added.status_code, [one["status"] for one in added.json()["jobs"]]) == (201, ["new", "new"])
         await spring.drain()
         shown = (await http.get(f"/batches/{id}")).json()
-        assert (shown["name"], shown["state"], shown["open"], shown["metadata"]) == ("news", "waiting", True, {"issue": 7})
+        assert (shown["name"], shown["state"], shown["open"], shown["metadata"]) == (
+            "news",
+            "waiting",
+            True,
+            {"issue": 7},
+        )
         assert shown["counts"] == {"total": 3, "completed": 3, "dead": 0, "cancelled": 0, "unfinished": 0}
         assert shown["callbacks"] == {"on_success": "waiting"}
         why = (await http.get(f"/flows/{id}/why")).json()

@@ -19,8 +19,8 @@ Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 # The nouns of the API's routes; a test compares them.
 NOUNS = (
-    "audit", "cron", "dead", "events", "executions", "flows", "jobs", "keys", "metrics", "queues", "schedules",
-    "scheduler", "settings", "stats", "tasks", "triggers", "webhooks", "workers",
+    "audit", "batches", "cron", "dead", "events", "executions", "flows", "jobs", "keys", "metrics", "queues",
+    "schedules", "scheduler", "settings", "stats", "tasks", "triggers", "webhooks", "workers",
 )  # fmt: skip
 SCOPES = tuple(f"{noun}:{verb}" for noun in NOUNS for verb in ("read", "write"))
 
