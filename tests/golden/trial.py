@@ -250,7 +250,7 @@ class GoldenStores:
                 "schedules": ["computed", "crafted", "fortnight", "interval", "once", "policies"],
                 "queues": ["mail"], "workers": ["host-1"], "webhooks": ["ops"], "triggers": ["payments"],
                 "keys": ["ada"], "tasks": ["ship"],
-                "flows": [], "shapes": [],  # newer than this store: tests/golden/flows.py
+                "flows": [], "shapes": [], "batches": [],  # newer than this store: tests/golden/flows.py
             }  # fmt: skip
             headers = {"Authorization": f"Bearer {values['admin']}"}
             routes = list(get_routes(names))
