@@ -74,7 +74,8 @@ async def test_a_batch_begins_gets_jobs_and_is_closed(spring: Mainspring, client
         (listed,) = (await http.get("/batches", params={"state": "completed"})).json()["items"]
         assert listed == (await http.get(f"/batches/{id}")).json()
         assert (await http.get("/batches", params={"state": "dead"})).json() == {"items": [], "next": None}
-        assert [item["id"] for item in (await http.get("/flows")).json()["items"]] == [id]
+        (flow,) = (await http.get("/flows")).json()["items"]
+        assert (flow["id"], flow["task"], flow["name"]) == (id, "mainspring.batch", "news")
         assert (await http.get(f"/flows/{id}")).json()["steps"][0]["items"]["total"] == 3
         assert (await http.get(f"/flows/{id}/graph.svg")).status_code == 200
 

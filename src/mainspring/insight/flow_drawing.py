@@ -90,7 +90,7 @@ def _cut(text: str, limit: int) -> str:
 def _text(graph: Graph, node: LaidOutNode, steps: Sequence[StepView] | None) -> NodeText:
     first = graph.steps[node.steps[0]]
     if steps is None:
-        what = "" if len(node.steps) > 1 else "for each item" if first.over is not None else _task(first)
+        what = "" if len(node.steps) > 1 else _per_item(first) if first.over is not None else _task(first)
         return NodeText(None, node.label, what)
     views = [steps[n] for n in node.steps]
     if len(views) == 1:
@@ -100,6 +100,10 @@ def _text(graph: Graph, node: LaidOutNode, steps: Sequence[StepView] | None) -> 
     ended = sum(count for state, count in counts.items() if state in _ENDED)
     dead = f", {counts['dead']:,} dead" if counts["dead"] else ""
     return NodeText(state, node.label, f"{ended:,} of {len(views):,} have ended{dead}")
+
+
+def _per_item(step: PlannedStep) -> str:
+    return "for each item" if step.open_seconds is None else "added one by one"
 
 
 def _task(step: PlannedStep) -> str:

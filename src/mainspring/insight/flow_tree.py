@@ -61,7 +61,7 @@ def plan_text(graph: Graph, conditions: Mapping[int, str]) -> str:
 
 def _planned_line(graph: Graph, line: TreeLine, conditions: Mapping[int, str], width: int) -> str:
     step = graph.steps[line.number]
-    about = [f"task {step.task}"] if step.task != step.name else []
+    about = [f"task {step.task}"] if step.task not in ("", step.name) else []
     about += ["for each item"] if step.over is not None else []
     about += {"failure": ["on failure"], "end": ["at the end"]}.get(step.on, [])
     about += [f"when {conditions[line.number]}"] if line.number in conditions else []

@@ -16,7 +16,7 @@ from ...flow.shape import shape_of
 from ...insight.flow_drawing import FlowDrawing, conditions_of, draw_flow
 from ...insight.flow_view import FlowCounts, StepState, StepView, replayed_flow, step_view, step_views
 from ...insight.flow_why import reason_not_run
-from ...records.flow import SKIP_REASONS, Flow, ItemCounts, StepStatus
+from ...records.flow import BATCH, PLANNED_FLOW, SKIP_REASONS, Flow, ItemCounts, StepStatus
 from ...records.job import BRIEF_CHARACTERS, Job, Shown, State
 from ...records.plan import On
 from ...records.run import Failure
@@ -40,6 +40,8 @@ class FlowItem(JobItem, frozen=True, kw_only=True):
 
     flow: FlowCounts | None
     """null before it is planned."""
+    name: str | None
+    """Of a batch, and of a flow that was made from a plan."""
 
 
 class FlowPage(Struct, frozen=True):
@@ -208,7 +210,9 @@ class FlowReading(Struct, frozen=True):
 
 
 def flow_item(job: Job, counts: FlowCounts | None, now: datetime, *, full: bool = False) -> FlowItem:
-    return FlowItem(**asdict(job_item(job, now, full=full)), flow=counts)
+    name = job.metadata.get({BATCH: "batch", PLANNED_FLOW: "flow"}.get(job.task, ""))
+    shown = mask_note(name) if isinstance(name, str) else None
+    return FlowItem(**asdict(job_item(job, now, full=full)), flow=counts, name=shown)
 
 
 def step_item(job: Job, now: datetime, *, full: bool = False) -> StepItem:

@@ -58,6 +58,7 @@ function FlowPage({ flow, reasons, changed }) {
   const { query } = useRoute();
   const view = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "graph";
   const chosen = chosenStep(flow, query);
+  const batch = job.task === "mainspring.batch" && `Batch ${job.metadata.batch}`;
   const show = (change) => go(link(flowLink(job.id), { view: query.get("view"), step: chosen, ...change }),
     { replace: true });
   const choose = (step) => show({ step: step === chosen ? null : step });
@@ -69,7 +70,7 @@ function FlowPage({ flow, reasons, changed }) {
     <nav class="crumbs" aria-label="Where this is"><a href="flows">Flows</a>${flow.parent && html` › <a
       href=${link(flowLink(flow.parent.flow), { step: flow.parent.step })}>${flow.parent.step ?? "the flow above"}</a>`}
     </nav>
-    <${Head} title=${job.task} actions=${html`<${FlowActions} flow=${flow} changed=${changed} />`}>
+    <${Head} title=${batch || job.task} actions=${html`<${FlowActions} flow=${flow} changed=${changed} />`}>
       <span role="status"><${State} of=${job.outcome ?? job.shown} />${flow.stopping
         && html` <span class="muted">is stopping</span>`}</span>
       <span class="job-id"><code>${job.id}</code><${CopyButton} text=${job.id} name="the id" /></span>

@@ -19,7 +19,9 @@ const TYPES = [
   "job.enqueued", "job.suspended", "job.completed", "job.dead", "job.cancelled", "job.expired", "job.changed",
 ];
 const RELOAD_SECONDS = 2;
-const PLANNED = "mainspring.flow"; // the task of flows without a function
+// The tasks of flows without a function, and of batches.
+const PLANNED = "mainspring.flow", BATCH = "mainspring.batch";
+const NAMES = { [PLANNED]: "without a function", [BATCH]: "batches" };
 const COLUMNS = ["State", "Flow", "Progress", "Created", "#Took", "Details", ""];
 const EXAMPLE = `@app.flow
 def fulfil(order: int) -> str:
@@ -43,7 +45,7 @@ export function Flows() {
     <${Head} title="Flows" actions=${html`<label class="sort"><span>Flow</span>
       <select value=${task} onInput=${choose}><option value="">all</option>
         ${[...new Set([...(tasks ?? []), ...(task ? [task] : [])])].map((one) => html`<option key=${one} value=${one}
-          selected=${one === task}>${one === PLANNED ? "without a function" : one}</option>`)}</select></label>`} />
+          selected=${one === task}>${NAMES[one] ?? one}</option>`)}</select></label>`} />
     <${StateTabs} chosen=${states} counts=${counts} to=${(state) => link("flows", { state, task })} />
     <${Loaded} data=${list}>${({ items, next }) => (items.length
       ? html`<${FlowTable} flows=${items} onDone=${list.reload} /><${Pager} next=${next} />`
@@ -54,7 +56,7 @@ export function Flows() {
 function useFlowTasks() {
   const { value } = useData(async (signal) => {
     const { items } = await get("tasks", {}, signal);
-    return [...items.filter((task) => task.flow).map((task) => task.name), PLANNED];
+    return [...items.filter((task) => task.flow).map((task) => task.name), PLANNED, BATCH];
   }, []);
   return value ?? null;
 }
@@ -79,7 +81,8 @@ function Row({ job, acts, onDone }) {
   return html`<tr>
     <td data-label="State" class="tight"><${State} of=${job.outcome ?? job.shown} />
       ${!job.finished_at && job.cancel_reason !== null && html`<div class="muted small">is stopping</div>`}</td>
-    <td data-label="" class="name"><div><a class="job-task" href=${flowLink(job.id)}>${job.task}</a>${" "}
+    <td data-label="" class="name"><div><a class="job-task" href=${flowLink(job.id)}>${job.name ?? job.task}</a>${" "}
+      ${job.task === BATCH && html`<span class="tag">batch</span>`}
       <code class="muted small nowrap">${job.id.slice(0, 18)}</code>
       ${(job.schedule || job.tags.length > 0) && html`<div class="small row">
         ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}>

@@ -38,7 +38,7 @@ export function FlowStep({ flow, step, version, onChoose, onClose, changed }) {
       <${Replay} flow=${flow} step=${step} />
     </div>
     <${Facts} of=${[
-      ["Task", html`<a href=${link("jobs", { task: step.task })}>${step.task}</a>`],
+      ["Task", step.task ? html`<a href=${link("jobs", { task: step.task })}>${step.task}</a>` : undefined],
       ["Kind", KINDS[step.kind]], ["Queue", html`<a href=${link("jobs", { queue: step.queue })}>${step.queue}</a>`],
       ["Needs", step.needs.length ? html`<${Needs} names=${step.needs} onChoose=${onChoose} />` : "nothing"],
       ["Condition", step.when ? html`<code>${step.when}</code>` : undefined],
