@@ -251,6 +251,27 @@ class TestManyGroups(Served):
             order = sorted(jobs, key=lambda job: (-job.priority, job.run_at, job.id))
             assert found == [job.id for job in order]
 
+    @pytest.mark.parametrize(
+        ("sizes", "apart"),
+        [([60, 9, 9, 9, 9, 9], 60), ([60, 1, 1, 1, 1, 1], 60), ([5, 5, 70, 3], 1), ([33, 33, 33], 0), ([45, 45], 45)],
+    )
+    @pytest.mark.parametrize("ranks", [1, 3])
+    async def test_claims_of_more_jobs_than_groups_take_the_first_jobs(
+        self, sizes: list[int], apart: int, ranks: int
+    ) -> None:
+        """The jobs of the n-th queue are due `apart` seconds after those of the one before."""
+        async with self.opened() as store:
+            jobs = [
+                new_job(queue=f"queue{n}", priority=m % ranks, run_at=later(m + n * apart - 900))
+                for n, size in enumerate(sizes)
+                for m in range(size)
+            ]
+            await put(store, *jobs)
+            await beat(store)
+            found = [job.id for _ in range(6) for job in (await claim(store, limit=20)).jobs]
+            order = sorted(jobs, key=lambda job: (-job.priority, job.run_at, job.id))
+            assert found == [job.id for job in order]
+
     async def test_claims_of_jobs_due_at_one_instant_take_them_by_id(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(queue=f"queue{n * 5 % 8}") for n in range(24)))

@@ -24,21 +24,39 @@ due AS MATERIALIZED (
             AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
             AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
     ORDER BY rank, run_at, head LIMIT $6),
+sample AS MATERIALIZED (
+    SELECT CASE WHEN count(*) < $6 THEN least(2 * $6 / nullif(count(*), 0) + 1, $6) ELSE 0 END AS size FROM due),
+early AS MATERIALIZED (
+    SELECT one.*, job.* FROM due AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id, row_number() OVER (ORDER BY run_at, id) AS n FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head)
+        ORDER BY run_at, id LIMIT (SELECT size FROM sample)) AS job
+    WHERE (SELECT size FROM sample) > 0),
 last AS MATERIALIZED (
-    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
-bounded AS (
-    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
-        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
-    FROM due LEFT JOIN last ON true),
-first AS (
-    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT rank, due_at, id FROM early
+        UNION ALL SELECT rank, run_at, head FROM due WHERE (SELECT size FROM sample) = 0) AS job
+    ORDER BY rank, due_at, id OFFSET $6 - 1 LIMIT 1),
+further AS (
+    SELECT one.queue, one.task, one.rank, one.run_at, one.head, job.* FROM (
+        SELECT * FROM early WHERE n = (SELECT size FROM sample) AND n < $6
+        UNION ALL SELECT due.*, run_at, '', 0 FROM due WHERE (SELECT size FROM sample) = 0) AS one
+    LEFT JOIN last ON true
+    CROSS JOIN LATERAL (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) <= (one.until, one.until_id)
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) > (one.due_at, one.id)
+            AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
+                CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
-    ORDER BY one.rank, due_at, id LIMIT $6),
+    WHERE last.id IS NULL OR (one.rank, one.due_at, one.id) <= (last.rank, last.due_at, last.id)),
+first AS (
+    SELECT queue, task, rank, run_at, head, due_at, id FROM early
+    UNION ALL SELECT queue, task, rank, run_at, head, due_at, id FROM further
+    ORDER BY rank, due_at, id LIMIT $6),
 one AS MATERIALIZED (
     SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
     UNION ALL
@@ -49,8 +67,7 @@ locked AS MATERIALIZED (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2) ORDER BY run_at, id LIMIT one.share
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 taken AS (
     UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
@@ -106,21 +123,39 @@ due AS MATERIALIZED (
             AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
             AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
     ORDER BY rank, run_at, head LIMIT $6),
+sample AS MATERIALIZED (
+    SELECT CASE WHEN count(*) < $6 THEN least(2 * $6 / nullif(count(*), 0) + 1, $6) ELSE 0 END AS size FROM due),
+early AS MATERIALIZED (
+    SELECT one.*, job.* FROM due AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id, row_number() OVER (ORDER BY run_at, id) AS n FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head)
+        ORDER BY run_at, id LIMIT (SELECT size FROM sample)) AS job
+    WHERE (SELECT size FROM sample) > 0),
 last AS MATERIALIZED (
-    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
-bounded AS (
-    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
-        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
-    FROM due LEFT JOIN last ON true),
-first AS (
-    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT rank, due_at, id FROM early
+        UNION ALL SELECT rank, run_at, head FROM due WHERE (SELECT size FROM sample) = 0) AS job
+    ORDER BY rank, due_at, id OFFSET $6 - 1 LIMIT 1),
+further AS (
+    SELECT one.queue, one.task, one.rank, one.run_at, one.head, job.* FROM (
+        SELECT * FROM early WHERE n = (SELECT size FROM sample) AND n < $6
+        UNION ALL SELECT due.*, run_at, '', 0 FROM due WHERE (SELECT size FROM sample) = 0) AS one
+    LEFT JOIN last ON true
+    CROSS JOIN LATERAL (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) <= (one.until, one.until_id)
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) > (one.due_at, one.id)
+            AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
+                CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
-    ORDER BY one.rank, due_at, id LIMIT $6),
+    WHERE last.id IS NULL OR (one.rank, one.due_at, one.id) <= (last.rank, last.due_at, last.id)),
+first AS (
+    SELECT queue, task, rank, run_at, head, due_at, id FROM early
+    UNION ALL SELECT queue, task, rank, run_at, head, due_at, id FROM further
+    ORDER BY rank, due_at, id LIMIT $6),
 one AS MATERIALIZED (
     SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
     UNION ALL
@@ -131,8 +166,7 @@ locked AS MATERIALIZED (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2) ORDER BY run_at, id LIMIT one.share
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 taken AS (
     UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
@@ -185,21 +219,39 @@ due AS MATERIALIZED (
         AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
         AND run_at <= $2 AND true
     ORDER BY rank, run_at, head LIMIT $6),
+sample AS MATERIALIZED (
+    SELECT CASE WHEN count(*) < $6 THEN least(2 * $6 / nullif(count(*), 0) + 1, $6) ELSE 0 END AS size FROM due),
+early AS MATERIALIZED (
+    SELECT one.*, job.* FROM due AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id, row_number() OVER (ORDER BY run_at, id) AS n FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head)
+        ORDER BY run_at, id LIMIT (SELECT size FROM sample)) AS job
+    WHERE (SELECT size FROM sample) > 0),
 last AS MATERIALIZED (
-    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
-bounded AS (
-    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
-        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
-    FROM due LEFT JOIN last ON true),
-first AS (
-    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT rank, due_at, id FROM early
+        UNION ALL SELECT rank, run_at, head FROM due WHERE (SELECT size FROM sample) = 0) AS job
+    ORDER BY rank, due_at, id OFFSET $6 - 1 LIMIT 1),
+further AS (
+    SELECT one.queue, one.task, one.rank, one.run_at, one.head, job.* FROM (
+        SELECT * FROM early WHERE n = (SELECT size FROM sample) AND n < $6
+        UNION ALL SELECT due.*, run_at, '', 0 FROM due WHERE (SELECT size FROM sample) = 0) AS one
+    LEFT JOIN last ON true
+    CROSS JOIN LATERAL (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) <= (one.until, one.until_id)
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) > (one.due_at, one.id)
+            AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
+                CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
-    ORDER BY one.rank, due_at, id LIMIT $6),
+    WHERE last.id IS NULL OR (one.rank, one.due_at, one.id) <= (last.rank, last.due_at, last.id)),
+first AS (
+    SELECT queue, task, rank, run_at, head, due_at, id FROM early
+    UNION ALL SELECT queue, task, rank, run_at, head, due_at, id FROM further
+    ORDER BY rank, due_at, id LIMIT $6),
 one AS MATERIALIZED (
     SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
     UNION ALL
@@ -210,8 +262,7 @@ locked AS MATERIALIZED (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-            AND (expires_at IS NULL OR expires_at > $2) ORDER BY run_at, id LIMIT one.share
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 taken AS (
     UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,

@@ -46,8 +46,7 @@ groups AS (
 -- The jobs of the group `one` that can be claimed now; their order is run_at, id.
 crashes < 2 AND NOT parked AND state = 'pending'
     AND queue = one.queue AND task = one.task AND rank = one.rank
-    AND (run_at, id) >= (one.run_at, one.head) AND run_at <= $2
-    AND (expires_at IS NULL OR expires_at > $2)
+    AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2)
 
 -- fragment nothing_special
 -- The worker is alive, and there are no overdue jobs to expire, no suspects and no half-open circuits. These are rare.
@@ -79,20 +78,40 @@ due AS MATERIALIZED (
         AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
         AND run_at <= $2 AND {guard}
     ORDER BY rank, run_at, head LIMIT $6),
--- How far to read in each group: if there are $6 of them, up to the last of their first jobs, else to the end.
+-- How many jobs of each group to look at: together twice $6, so that hardly any other job is among the first $6. None
+-- if there are $6 groups: then their first jobs tell how far to read.
+sample AS MATERIALIZED (
+    SELECT CASE WHEN count(*) < $6 THEN least(2 * $6 / nullif(count(*), 0) + 1, $6) ELSE 0 END AS size FROM due),
+early AS MATERIALIZED (
+    SELECT one.*, job.* FROM due AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id, row_number() OVER (ORDER BY run_at, id) AS n FROM mainspring_jobs
+        WHERE {due_in_group} AND (run_at, id) >= (one.run_at, one.head)
+        ORDER BY run_at, id LIMIT (SELECT size FROM sample)) AS job
+    WHERE (SELECT size FROM sample) > 0),
+-- No job behind the $6th of these is among the first $6 of all.
 last AS MATERIALIZED (
-    SELECT rank, run_at, head FROM due ORDER BY rank, run_at, head OFFSET $6 - 1),
-bounded AS (
-    SELECT due.*, CASE WHEN last.rank = due.rank THEN last.run_at ELSE $2 + 1 END AS until,
-        CASE WHEN last.rank = due.rank THEN last.head ELSE '' END AS until_id
-    FROM due LEFT JOIN last ON true),
--- How many jobs of each group are among the first $6 of all, counted without a lock.
-first AS (
-    SELECT one.* FROM bounded AS one CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT rank, due_at, id FROM early
+        UNION ALL SELECT rank, run_at, head FROM due WHERE (SELECT size FROM sample) = 0) AS job
+    ORDER BY rank, due_at, id OFFSET $6 - 1 LIMIT 1),
+-- The jobs up to that one of the groups whose whole sample is before it. No pending job is before the head of a group.
+further AS (
+    SELECT one.queue, one.task, one.rank, one.run_at, one.head, job.* FROM (
+        SELECT * FROM early WHERE n = (SELECT size FROM sample) AND n < $6
+        UNION ALL SELECT due.*, run_at, '', 0 FROM due WHERE (SELECT size FROM sample) = 0) AS one
+    LEFT JOIN last ON true
+    CROSS JOIN LATERAL (
         SELECT run_at AS due_at, id FROM mainspring_jobs
-        WHERE {due_in_group} AND (run_at, id) <= (one.until, one.until_id)
+        WHERE {due_in_group} AND (run_at, id) > (one.due_at, one.id)
+            AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
+                CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
-    ORDER BY one.rank, due_at, id LIMIT $6),
+    WHERE last.id IS NULL OR (one.rank, one.due_at, one.id) <= (last.rank, last.due_at, last.id)),
+-- The first $6 of all, counted without a lock.
+first AS (
+    SELECT queue, task, rank, run_at, head, due_at, id FROM early
+    UNION ALL SELECT queue, task, rank, run_at, head, due_at, id FROM further
+    ORDER BY rank, due_at, id LIMIT $6),
 -- A single group has all of them: they are not counted.
 one AS MATERIALIZED (
     SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
@@ -105,7 +124,7 @@ one AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
         SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
-        WHERE {due_in_group} ORDER BY run_at, id LIMIT one.share
+        WHERE {due_in_group} AND (run_at, id) >= (one.run_at, one.head) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 -- All of them, or, if they exceed {left}, the first of them in the claim order. The window is computed only then.
 taken AS (
