@@ -452,8 +452,8 @@ class TestPlainEnds(OnServers):
 
 class TestRecords(OnServers):
     async def test_positions_of_late_lives_keep_their_order(self) -> None:
-        """A score of a sorted set has 53 bits, a position 63."""
-        positions = [position_of(0, 1, 127), position_of(0, 2, 127), position_of(9_999, 0, 127), MAX_POSITION]
+        """A score of a sorted set has 53 bits, a position 63. The very last index stands for the next one."""
+        positions = [position_of(0, 1, 127), position_of(0, 2, 127), position_of(9_999, 0, 127), MAX_POSITION - 1]
         async with self.opened() as store:
             id = await begin(store, chain("a"))
             jobs = [new_job(step=StepRef(id, position, "default")) for position in reversed(positions)]
