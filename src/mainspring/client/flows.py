@@ -13,7 +13,6 @@ from msgspec import Struct
 from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_id, checked_limit
 from ..control.flows import MAX_SKIP_REASON_CHARACTERS, FlowJobs, Flows
-from ..control.job_page import Page
 from ..errors import BadFlow, BadInput
 from ..ids import JobId
 from ..insight.flow_view import FlowCounts, FlowView, StepState, StepView
@@ -25,8 +24,8 @@ from ..records.plan import On
 from ..records.query import Changed
 from ..records.run import Failure
 from .client import connection_of, flow_request
-from .paging import PAGE_ITEMS
-from .responses import JobItemResponse, JobResponse, PageResponse
+from .paging import PAGE_ITEMS, read_jobs
+from .responses import JobItemResponse, JobResponse
 
 if TYPE_CHECKING:
     from ..insight.flow_formats import PictureFormat
@@ -143,17 +142,10 @@ class RemoteFlows(Flows):
     ) -> FlowJobs:
         """The server knows which of its tasks are flows."""
         checked_limit(limit, MAX_PAGE_ROWS)
-        connection, page = await connection_of(self._engine), Page()
-        progress: dict[JobId, FlowCounts] = {}
-        chosen = {"task": tasks, "state": states, "full": "true", "order": "desc" if newest else "asc"}
-        while len(page) < limit:
-            query = chosen | {"limit": min(limit - len(page), PAGE_ITEMS), "after": after}
-            response = await connection.call(PageResponse[_FlowItemResponse], "GET", "flows", query=query)
-            page += [item.job.to_record() for item in response.items]
-            progress.update({item.job.id: item.flow for item in response.items if item.flow is not None})
-            page.next = after = response.next
-            if after is None:
-                break
+        chosen = {"task": tasks, "state": states, "order": "desc" if newest else "asc"}
+        connection = await connection_of(self._engine)
+        page, items = await read_jobs(connection, _FlowItemResponse, "flows", limit=limit, after=after, **chosen)
+        progress = {item.job.id: item.flow for item in items if item.flow is not None}
         return FlowJobs.of(page, progress)
 
     async def draw(self, id: JobId, format: PictureFormat = "svg") -> str:

@@ -26,8 +26,8 @@ from ..task.handle import Handle
 from .client import connection_of
 from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS
 from .job_output import RemoteOutputReader
-from .paging import PAGE_ITEMS
-from .responses import JobItemResponse, JobResponse, PageResponse
+from .paging import read_jobs
+from .responses import JobItemResponse, JobResponse
 
 # Query parameters whose names differ from the fields of a Filter.
 _PARAMETERS = {
@@ -70,18 +70,9 @@ class RemoteJobs(Jobs):
         brief: bool = False,
     ) -> Page:
         checked_limit(limit, MAX_PAGE_ROWS)
-        connection, page = await connection_of(self._engine), Page()
-        chosen = _query(which or Filter())
-        while len(page) < limit:
-            paging = {"limit": min(limit - len(page), PAGE_ITEMS), "after": after, "sort": sort, "full": "true"}
-            order = {"order": "desc" if newest else "asc"}
-            response = await connection.call(
-                PageResponse[JobItemResponse], "GET", "jobs", query=chosen | paging | order
-            )
-            page += [item.job.to_record() for item in response.items]
-            page.next = after = response.next
-            if after is None:
-                break
+        connection = await connection_of(self._engine)
+        chosen = _query(which or Filter()) | {"sort": sort, "order": "desc" if newest else "asc"}
+        page, _ = await read_jobs(connection, JobItemResponse, "jobs", limit=limit, after=after, **chosen)
         return page
 
     async def wait(self, id: JobId, timeout: Span) -> Job:

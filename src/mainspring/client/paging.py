@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from ..control.job_page import Page
 from .connection import ApiConnection
-from .responses import PageResponse
+from .responses import JobItemResponse, PageResponse
 
 T = TypeVar("T")
+Item = TypeVar("Item", bound=JobItemResponse)
 # Items that the client asks for in one request.
 PAGE_ITEMS = 200
 
@@ -26,3 +28,19 @@ async def read_pages(
             break
         query[cursor] = page.next
     return items
+
+
+async def read_jobs(
+    connection: ApiConnection, type: type[Item], *path: str, limit: int, after: str | None, **query: Any
+) -> tuple[Page, list[Item]]:
+    """A page of whole jobs, and the items of the list that it was made from."""
+    page, items = Page(), list[Item]()
+    while len(items) < limit:
+        query |= {"limit": min(limit - len(items), PAGE_ITEMS), "after": after, "full": "true"}
+        response = await connection.call(PageResponse[type], "GET", *path, query=query)  # type: ignore[valid-type]
+        items += response.items
+        page.next = after = response.next
+        if after is None:
+            break
+    page += [item.job.to_record() for item in items]
+    return page, items

@@ -297,78 +297,66 @@ def _row(row: list[Any]) -> list[Any]:
 
 def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     """A job that claim.lua has just claimed, decoded from its record."""
-    values = _unpack(text[1:])
+    values, fingerprint, step = _unpack(text[1:]), None, None
     if len(values) == PLAIN_VALUES:
         queue, task, rank, run_at, payload = values
-        due = instant(run_at)
-        return Job(
-            id=unpacked(short),
-            queue=queue,
-            task=task,
-            priority=-rank,
-            state=State.RUNNING,
-            run_at=due,
-            created_at=due,
-            payload=payload,
-            attempt=1,
-            runs=1,
-            lease=lease,
-            worker=worker,
-            started_at=now,
-        )
-    if len(values) == NEW_VALUES:
+        created_at = run_at
+    elif len(values) == NEW_VALUES:
         queue, task, rank, _, run_at, created_at, expires_at, unique, idempotent, options, payload = values
-        plain_so_far = created_at == run_at and unique is idempotent is expires_at is None
-        if plain_so_far and (plain := cached_options(options)) is not None:
-            due = instant(run_at)
-            return Job(
-                id=unpacked(short),
-                queue=queue,
-                task=task,
-                priority=-rank,
-                state=State.RUNNING,
-                run_at=due,
-                created_at=due,
-                payload=payload,
-                attempt=1,
-                runs=1,
-                lease=lease,
-                worker=worker,
-                started_at=now,
-                fingerprint=plain.fingerprint,
+        plain = cached_options(options)
+        if plain is None or unique is not None or idempotent is not None or expires_at is not None:
+            row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
+                   None, unique, idempotent, options, None, payload, None)  # fmt: skip
+            return claimed_job_of(row, lease, worker, now)
+        fingerprint = plain.fingerprint
+    elif len(values) == NEW_STEP_VALUES:
+        queue, task, rank, run_at, created_at, expires_at, options, payload, *place = values
+        step, plain = StepRef(*place), cached_options(options)
+        if plain is None or expires_at is not None:
+            instants = (run_at, created_at, expires_at)
+            row = (
+                unpacked(short),
+                queue,
+                task,
+                rank,
+                *instants,
+                1,
+                0,
+                1,
+                None,
+                None,
+                None,
+                options,
+                None,
+                payload,
+                None,
             )
-        row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
-               None, unique, idempotent, options, None, payload, None)  # fmt: skip
+            return replace(claimed_job_of(row, lease, worker, now), step=step)
+        fingerprint = plain.fingerprint
+    else:
+        (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason,
+         unique, idempotent, options, failure, payload, _, progress, *_) = values  # fmt: skip
+        row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
+               cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
         return claimed_job_of(row, lease, worker, now)
-    if len(values) == NEW_STEP_VALUES:
-        queue, task, rank, run_at, created_at, expires_at, options, payload, *step = values
-        if expires_at is None and (plain := cached_options(options)) is not None:
-            due = instant(run_at)
-            return Job(
-                id=unpacked(short),
-                queue=queue,
-                task=task,
-                priority=-rank,
-                state=State.RUNNING,
-                run_at=due,
-                created_at=due if created_at == run_at else instant(created_at),
-                payload=payload,
-                attempt=1,
-                runs=1,
-                lease=lease,
-                worker=worker,
-                started_at=now,
-                fingerprint=plain.fingerprint,
-                step=StepRef(*step),
-            )
-        instants = (run_at, created_at, expires_at)
-        row = (unpacked(short), queue, task, rank, *instants, 1, 0, 1, None, None, None, options, None, payload, None)
-        return replace(claimed_job_of(row, lease, worker, now), step=StepRef(*step))
-    (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
-     idempotent, options, failure, payload, _, progress, *_) = values  # fmt: skip
-    row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
-           cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
-    return claimed_job_of(row, lease, worker, now)
+    due = instant(run_at)
+    return Job(
+        id=unpacked(short),
+        queue=queue,
+        task=task,
+        priority=-rank,
+        state=State.RUNNING,
+        run_at=due,
+        created_at=due if created_at == run_at else instant(created_at),
+        payload=payload,
+        attempt=1,
+        runs=1,
+        lease=lease,
+        worker=worker,
+        started_at=now,
+        fingerprint=fingerprint,
+        step=step,
+    )
 
 
 def _claimed(job: Job, claim: bytes) -> Job:

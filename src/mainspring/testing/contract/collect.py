@@ -178,10 +178,10 @@ class CollectContract(Contract):
     @proves("E21")
     async def test_a_claimed_job_takes_no_more_items_of_a_caller_whose_clock_is_behind(self) -> None:
         async with self.opened() as store:
-            first, second = items(1, size=9), items(2, size=9)
+            first, second = (items(n, run_at=10, size=9, grace=None) for n in (1, 2))
             await put(store, first)
-            await claim_job(store, first.id, now=later(4))
-            assert await store.enqueue([second], now=later(3)) == [Enqueued(second.id)]
+            await claim_job(store, first.id, now=later(10))
+            assert await store.enqueue([second], now=later(9)) == [Enqueued(second.id)]
             assert await all_items(store) == [[1], [2]]
 
     @proves("E21")
