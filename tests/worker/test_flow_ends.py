@@ -324,6 +324,38 @@ async def test_cancel_of_a_flow_with_many_items_goes_on_without_its_caller(
         assert Counter(job.state for job in items) == {State.CANCELLED: 150}
 
 
+async def test_second_cancel_reaches_all_of_many_flows_in_a_map(
+    app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.stores.rules.flows.MAX_CANCELLED_JOBS", 2)
+
+    @app.task
+    async def slow(n: int | None) -> int:
+        await clock.sleep(1000)
+        return 1
+
+    @app.flow
+    def cleaning(n: int) -> None:
+        slow.using(on="end", step="cleanup").step(slow.step(n))
+
+    @app.flow
+    def many() -> None:
+        cleaning.map(list(range(5)))
+
+    async with app:
+        run = await many.enqueue()
+        async with app.worker():
+            await clock.elapse(seconds=5)
+            await app.flows.cancel(run.id)
+            await clock.elapse(seconds=60)
+            nested = await app.jobs.list(Filter(tasks=("cleaning",)))
+            assert [(await app.flows.get(job.id)).step("cleanup").state for job in nested] == ["running"] * 5
+            await app.flows.cancel(run.id)
+            await clock.elapse(seconds=60)
+        assert (await run.job()).state is State.CANCELLED
+        assert {job.state for job in await app.jobs.list(Filter(tasks=("cleaning",)))} == {State.CANCELLED}
+
+
 async def test_deleted_flow_takes_all_of_its_jobs_along(
     app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,8 +85,8 @@ class FlowTasks:
             return
         for n in steps:
             if _is_stopped(found.row, n):
-                life = found.row.lives.get(n, 0)
-                await self._cancel(store, flow, position_of(n, 0, life), position_of(n, MAX_INDEX, life))
+                life, again = found.row.lives.get(n, 0), found.row.state == "aborting"
+                await self._cancel(store, flow, position_of(n, 0, life), position_of(n, MAX_INDEX, life), again=again)
 
     async def stop_late_flow(self, ctx: Context, flow: JobId) -> None:
         """Stops the flow whose deadline has come. Run again, or for a flow with another deadline, it does nothing."""
@@ -110,9 +110,9 @@ class FlowTasks:
         if (refusal := await flow_store(store).change_flow(flow, request, now=now)) is not None:
             raise Snooze(step.open_seconds, refusal.error or "")
 
-    async def _cancel(self, store: Store, flow: JobId, first: int, last: int) -> None:
+    async def _cancel(self, store: Store, flow: JobId, first: int, last: int, *, again: bool) -> None:
         while jobs := await flow_store(store).step_jobs(flow, first=first, last=last, limit=PAGE_JOBS):
-            await self._change(store, Action.CANCEL, [job for job in jobs if _runs_on(job)])
+            await self._change(store, Action.CANCEL, [job for job in jobs if _runs_on(job, again)])
             first = _position(jobs[-1]) + 1
 
     async def _delete_steps(self, store: Store, flow: JobId) -> None:
@@ -167,9 +167,10 @@ def _is_stopped(row: Flow, n: int) -> bool:
     return row.state != "open" or row.statuses[n] not in OPEN or n in row.skipped
 
 
-def _runs_on(job: Job) -> bool:
-    """Whether the job was not cancelled yet. A second cancel of a flow would stop more than the first one."""
-    return not job.state.final and job.cancel_reason is None
+def _runs_on(job: Job, again: bool) -> bool:
+    """Whether the job is to be cancelled: it was not yet, or it is a flow, and its parent was cancelled `again`. A
+    second cancel of a flow stops more than the first one."""
+    return not job.state.final and (job.cancel_reason is None or (again and job.state is State.WAITING))
 
 
 def _position(job: Job) -> int:
