@@ -12,7 +12,7 @@ import signal
 
 POINTS = (
     "claim.after_commit", "run.started", "run.returned", "finish.mid_batch", "finish.after_commit",
-    "transaction.after_commit", "fire.planned", "fire.mid_step", "fire.after_commit",
+    "transaction.after_commit", "step.returned", "step.stored", "fire.planned", "fire.mid_step", "fire.after_commit",
 )  # fmt: skip
 _SIGNALS = {"kill": "SIGKILL", "stop": "SIGSTOP"}
 

@@ -8,10 +8,13 @@ import inspect
 import os
 import signal
 import sys
+from typing import Any
 
 from victim import BEAT, LEASE, PR_SET_PDEATHSIG, SWEEP
 
 from mainspring import Context, Mainspring
+
+PARTS = "first", "second", "third"
 
 
 def make(url: str) -> Mainspring:
@@ -26,6 +29,16 @@ def make(url: str) -> Mainspring:
             if stops and ctx.job.runs == 1:
                 os.kill(os.getpid(), signal.SIGSTOP)
             ctx.complete(ctx.job.runs)
+
+    async def book(connection: Any, id: str, what: str) -> str:
+        booked = connection.execute(f"INSERT INTO effects VALUES ('{id} {what}')")
+        if inspect.isawaitable(booked):
+            await booked
+        return what
+
+    @app.task(max_retries=0)
+    async def pay_in_parts(ctx: Context) -> list[str]:
+        return [await ctx.step_in_transaction(book, ctx.job.id, what, name=what) for what in PARTS]
 
     return app
 

@@ -85,6 +85,17 @@ def test_a_transactional_effect_happens_once_wherever_the_worker_is_killed(till:
     assert till.effects() == sorted(ids)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_steps_in_transactions_happen_once_wherever_the_worker_is_killed(till: Till, count: int) -> None:
+    made = till.app.sync.enqueue_many([till.app.tasks["pay_in_parts"].job() for _ in range(2)])
+    ids = [handle.id for handle in made]
+    with till.worker(f"transaction.after_commit=kill:{count}") as victim:
+        assert victim.wait(20) == -signal.SIGKILL
+    with till.worker():
+        until(lambda: till.completed(ids))
+    assert till.effects() == sorted(f"{id} {part}" for id in ids for part in payer.PARTS)
+
+
 def test_a_job_committed_by_its_transaction_before_a_kill_does_not_run_again(till: Till) -> None:
     (id,) = till.enqueue()
     with till.worker("transaction.after_commit=kill:1") as victim:

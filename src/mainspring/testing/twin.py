@@ -18,7 +18,7 @@ from ..records.circuit import Breaker
 from ..records.job import SHOWN, Action, Collecting, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import SORTS, Changed, Cursor, Filter, Sort, Update
-from ..records.run import Ending, Failure, Items, LogLine, OutputChunk, Progress, RunNotes, RunReport, Usage
+from ..records.run import Checkpoint, Ending, Failure, Items, LogLine, OutputChunk, Progress, RunNotes, RunReport, Usage
 from ..records.tally import SPAN_SECONDS, Span
 from ..records.worker import Claim, WorkerCommands, WorkerInfo
 from ..retry import Backoff
@@ -320,6 +320,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
                     lines=tuple(LogLine(1, n, self.now, 20, f"é {n}") for n in (1, 2)),
                     progress=Progress(1, self.now, 3, 7, "ü") if progress else None,
                     chunks=tuple(OutputChunk(n, 1, self.now, f'"é {n}"') for n in (1, 2)),
+                    checkpoints=tuple(Checkpoint(n, f"é {n}", self.now, f'"{self.now}"') for n in (1, 2)),
                 )
                 for job_id, lease in (self.runs[-1 - n % len(self.runs)] for n in chosen)
             ]
@@ -409,6 +410,8 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
         self._both(lambda store: store.logs(job_id, limit=1, after=(1, 1)))
         self._both(lambda store: store.output(job_id, limit=100))
         self._both(lambda store: store.output(job_id, limit=1, newest=True))
+        self._both(lambda store: store.checkpoints(job_id))  # type: ignore[attr-defined]
+        self._both(lambda store: store.checkpoints(job_id, after=1, limit=1))  # type: ignore[attr-defined]
 
     def _dated(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Turns seconds from now into instants, and drops the options."""

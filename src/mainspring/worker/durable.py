@@ -20,6 +20,7 @@ from ..clock import Alarm, Clock
 from ..codec import ResultCodec, encode, is_async, type_decoder
 from ..errors import BadInput, BadPayload, LeaseLost
 from ..executor.threads import Threads
+from ..failpoint import failpoint
 from ..ids import Lease
 from ..records.job import Job
 from ..records.outcome import Suspend, failure_of
@@ -199,6 +200,7 @@ class DurableSteps:
 
     async def keep(self, key: str, text: str) -> None:
         """Stores a checkpoint. Returns when the store has accepted it; raises LeaseLost if it did not."""
+        failpoint("step.returned")
         checkpoint = await self._new_checkpoint(key, text)
         if not await cast(RunReports, self._ctx.reports).keep(checkpoint):
             self._lose(self._ctx)
@@ -209,6 +211,7 @@ class DurableSteps:
         assert self._known is not None
         self._known[checkpoint.name] = checkpoint
         self.has_checkpointed = True
+        failpoint("step.stored")
 
     async def _new_checkpoint(self, key: str, text: str) -> Checkpoint:
         """The next checkpoint. Raises BadInput if that is one too many, or too large."""
