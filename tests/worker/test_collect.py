@@ -64,6 +64,16 @@ async def test_a_job_is_due_after_the_delay_or_the_grace(app: Mainspring) -> Non
         assert ran[1:] == [[7]]  # a second after the last
 
 
+async def test_inline_the_call_that_fills_a_job_runs_it(app: Mainspring) -> None:
+    sync, ran = collecting(app)
+    async with app.testing("inline") as jobs:
+        for n in range(4):
+            await sync.enqueue(Update("a", n))
+            assert ran == ([] if n < 2 else [[0, 1, 2]])
+        await jobs.advance(seconds=1)
+        assert ran == [[0, 1, 2], [3]]
+
+
 @pytest.mark.parametrize(
     ("by", "sets"), [("account", [[1, 3], [2]]), (lambda item: item.n % 2, [[1, 3], [2]]), (None, [[1, 2, 3]])]
 )
@@ -96,6 +106,25 @@ async def test_several_items_are_given_at_once_by_name(app: Mainspring) -> None:
         for updates, error in (([], "1 to 3 items"), ([Update("a", 1)] * 4, "got 4"), (ITEMS, "items of one key")):
             with pytest.raises(BadInput, match=error):
                 await app.enqueue("sync", updates=updates)
+
+
+async def test_the_parameter_may_be_by_name_or_by_position_only(app: Mainspring) -> None:
+    ran = list[list[int]]()
+
+    @app.task(collect=Collect(size=2, delay=5))
+    def named(*, items: list[int]) -> None:
+        ran.append(items)
+
+    @app.task(collect=Collect(size=2, delay=5))
+    def placed(items: list[int], /) -> None:
+        ran.append(items)
+
+    async with app.testing() as jobs:
+        for task in (named, placed):
+            for n in (1, 2):
+                await app.insert([task.job(n)])  # type: ignore[call-arg, arg-type]
+        await jobs.drain()
+    assert ran == [[1, 2], [1, 2]]
 
 
 async def test_an_item_without_the_field_is_refused(app: Mainspring) -> None:

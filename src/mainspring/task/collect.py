@@ -99,7 +99,7 @@ class Collector:
         """The request of a call: with one item, or by name with the list of several."""
         if args and (len(args) > 1 or kwargs):
             raise BadInput(f"task {self._task!r} collects items: enqueue(item) takes one")
-        payload = self._arguments.encode(([args[0]],), {}, limit) if args else self._arguments.encode((), kwargs, limit)
+        payload = self._arguments.encode((), {self._name: [args[0]]} if args else kwargs, limit)
         items = msgspec.json.decode(payload, type=dict[str, list[msgspec.Raw]]).get(self._name, [])
         self._check_count(len(items))
         collect, key = self._collecting(len(items), limit), self._key(template.queue, payload, items)
