@@ -175,6 +175,7 @@ def _check_field(task: str, name: str, item: Any) -> None:
     """Raises BadTask if the items certainly have no such field."""
     known = getattr(item, "__struct_encode_fields__", ())
     if is_dataclass(item) or typing.is_typeddict(item):
-        known = [field for one in item.__mro__ for field in vars(one).get("__annotations__", ())]
+        bases: tuple[type, ...] = getattr(item, "__mro__", ())
+        known = [field for one in bases for field in vars(one).get("__annotations__", ())]
     if known and name not in known:
         raise BadTask(f"task {task!r} collects by {name!r}, which its items do not have; {did_you_mean(name, known)}")
