@@ -3,11 +3,13 @@
 Jobs without keys are one INSERT; if they differ in id and payload alone, as a batch of one task does, only these are
 sent for each job. One job has a statement of its own, or in a caller's transaction the function mainspring_put.
 MIN_COPY_ROWS jobs or more that differ in more are a COPY. These repeat the rule rules.enqueue.enqueue, and test_twin.py
-compares them. Jobs with keys and jobs of flows are enqueued by the rule, in a transaction.
+compares them. Large pages of items of maps and batches are copied, too, and counted with their flow. Other jobs of
+flows, and jobs with keys, are enqueued by the rule, in a transaction.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -23,9 +25,12 @@ from ...ids import JobId
 from ...records.job import Enqueued, NewJob
 from ..rows import options_of
 from ..rules import enqueue as rules
+from ..rules.batch_jobs import number_jobs
 from ..rules.finish import older_workers_text
+from ..rules.flows import may_add_item
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .flow_latch import PostgresFlowLatch
+from .flow_rows import add_flow_jobs, add_flows
 from .handle import PostgresSettings
 from .job_groups import FINISHED
 from .jobs import array_text, has_keys, need_rule
@@ -119,6 +124,9 @@ class PostgresEnqueue(PostgresFlowLatch, PostgresPartitions):
 
     async def _enqueue(self, jobs: Sequence[NewJob], now: datetime, notification: str | None) -> list[Enqueued]:
         if need_rule(jobs):
+            if len(jobs) >= MIN_COPY_ROWS and are_plain_items(jobs):
+                with suppress(AlreadyInserted):
+                    return await self._enqueue_items(jobs, now)
             await self._refuse_older_workers(jobs, now)
             answers, tables = await self._transact(lambda db: _enqueue_by_rule(db, jobs, now))
             self._counted_maps.learn(tables)
@@ -138,6 +146,11 @@ class PostgresEnqueue(PostgresFlowLatch, PostgresPartitions):
             with suppress(AlreadyInserted):
                 return await self._transact(lambda db: _copy(db, jobs, now))
         return await self._hot(lambda db: _insert(db, jobs, now))
+
+    async def _enqueue_items(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        tables = await self._transact(lambda db: _copy_items(db, jobs, now))
+        self._counted_maps.learn(tables)
+        return [Enqueued(job.id) for job in jobs]
 
     async def _insert_searching(self, ids: Sequence[JobId], now: datetime, insert: _Insert) -> list[Enqueued]:
         """Runs an INSERT that searches the finished jobs of the day of these ids; of all days if that is not known."""
@@ -273,6 +286,29 @@ async def _copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqu
     if any(id in ids for (id,) in ended):
         raise AlreadyInserted
     return [Enqueued(job.id) for job in jobs]
+
+
+def are_plain_items(jobs: Sequence[NewJob]) -> bool:
+    """Whether all jobs are items of maps or of batches, without keys and plans."""
+    return all(job.step is not None and job.step.index and job.plan is None for job in jobs) and not has_keys(jobs)
+
+
+async def _copy_items(db: Session, jobs: Sequence[NewJob], now: datetime) -> LockedTables:
+    """Copies many items of maps or batches, and counts them with their flows, inside a transaction. Raises
+    AlreadyInserted if one exists, or if that is for the rule: a flow takes no more of them, or one is given twice."""
+    tables, refs = LockedTables(), [job.step for job in jobs if job.step is not None]
+    tables.only_makes_items = True
+    await add_flows(db, tables, {ref.flow: None for ref in refs})
+    maps = {(ref.flow, ref.position - ref.index): ref for ref in refs}
+    if len({job.id for job in jobs}) < len(jobs) or not all(may_add_item(tables, ref) for ref in maps.values()):
+        raise AlreadyInserted
+    jobs = number_jobs(tables, jobs, now)
+    await _copy(db, jobs, now)
+    await add_flow_jobs(db, jobs)
+    for which, count in Counter((ref.flow, ref.position - ref.index) for ref in refs).items():
+        tables.flow_changes.note_made_item(maps[which], now, count)
+    await write(db, tables)
+    return tables
 
 
 async def _enqueue_in_transaction(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:

@@ -14,7 +14,7 @@ import msgspec
 from ...flow.graph import Graph
 from ...ids import JobId
 from ...records.flow import MAX_CANCELLED_JOBS, MAX_RETRIED_JOBS, Flow
-from ...records.job import Job, State
+from ...records.job import Job, NewJob, State
 from ...records.step import MAX_INDEX, MAX_POSITION
 from ...records.unreadable import unreadable_record
 from ..graph_cache import GraphCache, decode_graphs, graph_of
@@ -184,7 +184,7 @@ def keep_graphs(tables: LoadedTables, sizes: Mapping[JobId, int]) -> None:
         _GRAPHS.put(id, tables.graph(id), size)
 
 
-async def add_flow_jobs(db: Session, jobs: Sequence[Job]) -> None:
+async def add_flow_jobs(db: Session, jobs: Sequence[NewJob | Job]) -> None:
     """Records which steps these jobs belong to."""
     rows = [(job.step.flow, str(job.step.position), job.id) for job in jobs if job.step is not None]
     if rows:

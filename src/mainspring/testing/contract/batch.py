@@ -118,6 +118,25 @@ class BatchContract(Contract):
             assert await counted(store, batch) == (5, 0, 0, 0)
 
     @proves("BA1")
+    async def test_large_pages_that_overlap_are_numbered_without_a_gap(self) -> None:
+        async with self.opened() as store:
+            batch = await a_batch(store)
+            page = [a_job(batch, payload=f"{n}", tags=("t",) if n % 2 else ()) for n in range(250)]
+            for some in (page[:150], page[:150], page[100:]):
+                assert await add(store, batch, *some) == ["new"] * len(some)
+            jobs = await jobs_of(store, batch)
+            assert [job.step and job.step.index for job in jobs] == list(range(1, 251))
+            assert {(job.id, job.payload, job.tags) for job in jobs} == {
+                (one.id, one.payload, one.tags) for one in page
+            }
+            assert await counted(store, batch) == (250, 0, 0, 0)
+            await close(store, batch)
+            await act(store, Action.CANCEL, batch)
+            late = [a_job(batch) for _ in range(120)]
+            assert await add(store, batch, *late) == ["refused"] * 120
+            assert (await counted(store, batch), len(await jobs_of(store, batch))) == ((250, 250, 0, 250), 250)
+
+    @proves("BA1")
     async def test_pages_that_come_at_once_get_different_numbers(self) -> None:
         async with self.opened() as store:
             batch = await a_batch(store)
