@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -410,3 +412,48 @@ async def test_failure_of_a_batch_names_its_first_dead_job(app: Mainspring, cloc
         assert job.failure.line == (
             f"BatchFailed: 3 of 3 jobs are dead, the first one {first.id} (send): ValueError: no 0"
         )
+
+
+MAKER = """
+import asyncio, sys
+from mainspring import Mainspring
+
+app = Mainspring(f"sqlite:///{sys.argv[1]}/jobs.db")
+
+@app.task
+async def send(n: int) -> None: ...
+
+async def main() -> None:
+    async with app, app.batch("letters", open_for=float(sys.argv[2])) as batch:
+        for start in range(0, 10**9, 100):
+            await batch.enqueue_many(send.job(n) for n in range(start, start + 100))
+            print(batch.id, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_maker_that_is_killed_leaves_whole_pages_and_the_batch_is_closed_as_dead(tmp_path: Path) -> None:
+    maker = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", MAKER, str(tmp_path), "1", stdout=asyncio.subprocess.PIPE
+    )
+    assert maker.stdout is not None
+    id = (await maker.stdout.readline()).decode().strip()
+    for _ in range(3):
+        await maker.stdout.readline()
+    maker.kill()
+    await maker.wait()
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def send(n: int) -> None: ...
+
+    async with app:
+        batch = await app.batches.get(id)
+        async with app.worker(concurrency=50):
+            with pytest.raises(BatchFailed, match="it was never closed: its maker has gone"):
+                await batch.result(timeout=20)
+        counts = await batch.counts()
+        assert counts.total >= 400
+        assert counts == BatchCounts(total=counts.total, completed=counts.total)
+        assert counts.total % 100 == 0

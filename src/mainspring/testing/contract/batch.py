@@ -11,7 +11,7 @@ from ...ids import JobId
 from ...records.flow import CLOSE_BATCH, CloseBatch
 from ...records.job import Action, Job, NewJob, State
 from ...records.outcome import Cancel, Discard, Done, Retry, RunEnd, Snooze
-from ...records.plan import ListOf, Plan, PlannedStep, StepOptions
+from ...records.plan import ListOf, Plan, PlannedStep, StepOptions, ValueOf
 from ...records.query import Refusal
 from ...records.step import NEXT_INDEX, StepRef, position_of
 from ...store import FlowStore, Store
@@ -156,6 +156,11 @@ class BatchContract(Contract):
                 assert await add(store, batch, *refused) == ["refused"] * len(refused)
             assert await add(store, batch, *page) == ["new"]
             assert len(await jobs_of(store, batch)) == 1
+            mapped = await a_batch(
+                store, Plan((PlannedStep("a", "a", yields=True), PlannedStep("b", "b", over=ValueOf(0), item="n")))
+            )
+            item = new_job(step=StepRef(mapped, position_of(1, NEXT_INDEX), "default"))
+            assert (await statuses(store, mapped), await add(store, mapped, item)) == ("rr", ["refused"])
             assert await counted(store, batch) == (1, 1, 0, 0)
 
     @proves("BA1", "BA2")
@@ -169,6 +174,16 @@ class BatchContract(Contract):
             await end(store, first, Done())
             assert await statuses(store, batch) == "rwww"
             await end(store, second, Done())
+            assert await statuses(store, batch) == "cnrr"
+
+    @proves("BA2", "BA3")
+    async def test_a_batch_that_was_closed_is_not_closed_as_dead(self) -> None:
+        async with self.opened() as store:
+            batch = await a_batch(store)
+            await add(store, batch)
+            await close(store, batch)
+            assert await close(store, batch, 1) is None
+            await end(store, (await jobs_of(store, batch))[0], Done())
             assert await statuses(store, batch) == "cnrr"
 
     # closing
@@ -273,6 +288,7 @@ class BatchContract(Contract):
             await close(store, batches[0])
             await act(store, Action.CANCEL, batches[1])
             await act(store, Action.DELETE, batches[2])
+            assert await statuses(store, batches[1]) == "xxxr"
             assert [job.payload for job in await closing_jobs(store)] == [f'{{"flow":"{batches[3]}"}}']
 
     # the first death
