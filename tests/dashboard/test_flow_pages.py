@@ -303,3 +303,19 @@ def test_the_places_of_steps_are_computed_from_their_times(visit: Visits, live: 
     assert [one["step"]["name"] for one in spans] == ["a", "m", "f"]
     assert seconds == [[0, 1, 3], [3, 3, 5], [5, 5, 9]]
     assert [one["about"] for one in spans] == [False, True, False]
+
+
+def test_a_batch_is_shown_as_its_jobs_end(visit: Visits, live: Live) -> None:
+    batch = live.app.batch("newsletter")
+    live.do(batch.begin())
+    live.do(batch.enqueue(live.app.tasks["export"].job("letter")))
+    page = visit(live, f"/flows/{batch.id}")
+    expect(page.get_by_role("heading", name="Batch newsletter")).to_be_visible()
+    expect(node(page, "jobs")).to_contain_text("0 of 1+ items")
+    expect(page.get_by_role("region", name="Why")).to_contain_text("open: its maker adds more")
+    live.cue("letter", "end", "sent")
+    live.do(batch.close())
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+    page = visit(live, "/flows?task=mainspring.batch")
+    row = page.get_by_role("row").filter(has_text="newsletter")
+    expect(row.get_by_text("batch", exact=True)).to_be_visible()

@@ -138,6 +138,26 @@ async def test_first_death_is_told_at_once_and_a_redriven_job_leads_to_success(
         assert told.names == ["complete", "complete", "failure", "success"]
 
 
+async def test_retry_of_an_open_batch_puts_its_dead_jobs_back_to_work(app: Mainspring, clock: VirtualClock) -> None:
+    told, broken = Told(app), {1}
+
+    @app.task(max_retries=0)
+    async def send(n: int) -> None:
+        if n in broken:
+            raise ValueError(f"no {n}")
+
+    async with app:
+        async with app.batch("letters", **told.callbacks) as batch:
+            await batch.enqueue_many(send.job(n) for n in range(3))
+            await worked(app, clock)
+            broken.clear()
+            assert len((await app.flows.retry(batch.id)).done) == 1
+            await worked(app, clock)
+            assert await batch.counts() == BatchCounts(total=3, completed=3)
+        await worked(app, clock)
+        assert told.names == ["complete", "failure", "success"]
+
+
 async def test_job_that_is_tried_again_keeps_the_batch_open(app: Mainspring, clock: VirtualClock) -> None:
     told, runs = Told(app), list[int]()
 

@@ -13,6 +13,8 @@ from ..records.step import MAX_INDEX, position_of
 from ..store import Store
 from .step_jobs import flow_store, step_pages
 
+# Pages of a map's items in which an unfinished one is looked for.
+MAX_SEARCHED_PAGES = 10
 Why = Callable[[Job], Awaitable[Sequence[Reason]]]
 
 
@@ -33,13 +35,16 @@ async def waiting_reasons(store: Store, job: Job, found: FlowWithPlan, why: Why)
 
 
 async def _open_job(store: Store, graph: Graph, row: Flow, n: int) -> Job | None:
-    """The job of a step that was released, or the first one of a map that has not ended; None if there is none."""
+    """The job of a step that was released, or the first one of a map that has not ended; None if none was found."""
     life = row.lives.get(n, 0)
     first, flows = position_of(n, 0, life), flow_store(store)
     if graph.steps[n].over is None:
         return next(iter(await flows.step_jobs(row.id, first=first, last=first, limit=1)), None)
-    last = position_of(n, MAX_INDEX, life)
+    last, pages = position_of(n, MAX_INDEX, life), 0
     async for jobs in step_pages(store, row.id, first, last):
+        pages += 1
         if (open := next((job for job in jobs if not job.state.final), None)) is not None:
             return open
+        if pages >= MAX_SEARCHED_PAGES:
+            break
     return None

@@ -230,7 +230,9 @@ class Flows:
         """The dead jobs of its dead steps, up to a limit."""
         store, row, ids = await self._engine.connect(), found.row, list[JobId]()
         for n, status in enumerate(row.statuses):
-            if status == StepStatus.DEAD and len(ids) < MAX_RETRIED_JOBS:
+            # An open batch is not dead yet when some of its jobs are.
+            dead = status == StepStatus.DEAD or found.plan.steps[n].open_seconds is not None
+            if dead and len(ids) < MAX_RETRIED_JOBS:
                 life = row.lives.get(n, 0)
                 first, last = position_of(n, 0, life), position_of(n, MAX_INDEX, life)
                 async for jobs in step_pages(store, row.id, first, last):
