@@ -307,6 +307,15 @@ class TestStride(Served):
             assert found == [ids[n : n + 5] for n in range(0, 60, 5)]
             assert await self.taken(store) == []
 
+    async def test_claim_does_not_count_a_job_behind_the_backlog_cursor(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mainspring.stores.postgres.claim.SURVEY_EVERY_SECONDS", 1000.0)
+        async with self.opened() as store:
+            ids = await put(store, *(new_job(queue=f"queue{n % 5}") for n in range(20)))
+            await beat(store)
+            assert await self.taken(store) + await self.taken(store) == ids[:10]
+            await put(store, new_job(id="0", queue="queue0"))
+            assert await self.taken(store) == ids[10:15]
+
     async def test_survey_finds_a_job_behind_the_backlog_cursor(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(20)))

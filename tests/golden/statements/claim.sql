@@ -48,7 +48,7 @@ further AS (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) > (one.due_at, one.id)
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head) AND (run_at, id) > (one.due_at, one.id)
             AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
                 CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
@@ -147,7 +147,7 @@ further AS (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) > (one.due_at, one.id)
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head) AND (run_at, id) > (one.due_at, one.id)
             AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
                 CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
@@ -243,7 +243,7 @@ further AS (
         SELECT run_at AS due_at, id FROM mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = one.queue AND task = one.task AND rank = one.rank
-            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) > (one.due_at, one.id)
+            AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2) AND (run_at, id) >= (one.run_at, one.head) AND (run_at, id) > (one.due_at, one.id)
             AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
                 CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job

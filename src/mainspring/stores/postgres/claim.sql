@@ -94,7 +94,7 @@ last AS MATERIALIZED (
         SELECT rank, due_at, id FROM early
         UNION ALL SELECT rank, run_at, head FROM due WHERE (SELECT size FROM sample) = 0) AS job
     ORDER BY rank, due_at, id OFFSET $6 - 1 LIMIT 1),
--- The jobs up to that one of the groups whose whole sample is before it. No pending job is before the head of a group.
+-- The jobs up to that one of the groups whose whole sample is before it; without a sample, from the head of each group.
 further AS (
     SELECT one.queue, one.task, one.rank, one.run_at, one.head, job.* FROM (
         SELECT * FROM early WHERE n = (SELECT size FROM sample) AND n < $6
@@ -102,7 +102,7 @@ further AS (
     LEFT JOIN last ON true
     CROSS JOIN LATERAL (
         SELECT run_at AS due_at, id FROM mainspring_jobs
-        WHERE {due_in_group} AND (run_at, id) > (one.due_at, one.id)
+        WHERE {due_in_group} AND (run_at, id) >= (one.run_at, one.head) AND (run_at, id) > (one.due_at, one.id)
             AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
                 CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
         ORDER BY run_at, id LIMIT $6) AS job
