@@ -35,6 +35,11 @@ from .errors import (
     ScheduleNotFound,
     SchemaMismatch,
     ShuttingDown,
+    SignalLate,
+    SignalRefused,
+    SignalTimeout,
+    SignalTwice,
+    SignalUnknown,
     Stale,
     StoreError,
     StoreUnavailable,
@@ -47,7 +52,8 @@ if TYPE_CHECKING:
     from .actor import act_as
     from .app import Mainspring
     from .clock import Clock, SystemClock
-    from .flow.values import exists, first, in_, not_, signal
+    from .flow.signal_call import signal
+    from .flow.values import exists, first, in_, not_
     from .health import Health
     from .insight.stats import Stats
     from .insight.why import Reason
@@ -83,7 +89,8 @@ else:
             "actor": ["act_as"],
             "app": ["Mainspring"],
             "clock": ["Clock", "SystemClock"],
-            "flow.values": ["exists", "first", "in_", "not_", "signal"],
+            "flow.signal_call": ["signal"],
+            "flow.values": ["exists", "first", "in_", "not_"],
             "health": ["Health"],
             "insight.stats": ["Stats"],
             "insight.why": ["Reason"],
@@ -186,6 +193,11 @@ __all__ = [
     "SchemaMismatch",
     "ShownState",
     "ShuttingDown",
+    "SignalLate",
+    "SignalRefused",
+    "SignalTimeout",
+    "SignalTwice",
+    "SignalUnknown",
     "Skip",
     "Snooze",
     "Stale",

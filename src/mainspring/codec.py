@@ -400,6 +400,11 @@ def _deep_schema(wanted: Any) -> dict[str, Any]:
     return _title(wanted)
 
 
+def json_schema(hint: Any) -> dict[str, Any]:
+    """The JSON schema of a type."""
+    return msgspec.json.schema(hint, schema_hook=_deep_schema)
+
+
 def _canonical(schema: Any) -> Any:
     """The schema without docstrings and the order of parameters, which do not affect what payloads are accepted."""
     if isinstance(schema, list):

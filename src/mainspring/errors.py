@@ -21,6 +21,11 @@ MainspringError
 ├── ApiKeyExists                an API key of this name exists
 ├── NotLeader                   only the leader may do this
 ├── JobExists                   on_conflict="raise", and another job holds the key
+├── SignalRefused               a signal was not taken
+│   ├── SignalTwice             ... another value was given before
+│   ├── SignalLate              ... its time is over, or the job has ended
+│   └── SignalUnknown (LookupError)  ... the flow has no signal of this name
+├── SignalTimeout (TimeoutError)  a signal was not given in time
 ├── InvalidTransition           the state of the job or worker does not allow the action
 ├── JobUnfinished               result() has no value to return
 │   ├── JobDead                 ... out of retries
@@ -132,6 +137,26 @@ class JobExists(MainspringError):
 
     def __reduce__(self) -> tuple[type, tuple[str, ...]]:
         return type(self), (self.key, self.job_id)
+
+
+class SignalRefused(MainspringError):
+    """A signal was not taken: see its subclasses. Of this class itself: the job keeps no more signals."""
+
+
+class SignalTwice(SignalRefused):
+    """The signal was given another value before, which stands."""
+
+
+class SignalLate(SignalRefused):
+    """The time of the signal is over, or its job has ended."""
+
+
+class SignalUnknown(SignalRefused, LookupError):
+    """The flow has no signal of this name."""
+
+
+class SignalTimeout(MainspringError, TimeoutError):
+    """A signal was not given in time."""
 
 
 class InvalidTransition(MainspringError):

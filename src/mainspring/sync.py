@@ -181,7 +181,7 @@ class SyncTask(Generic[P, R]):
 
 
 class SyncHandle(Generic[R]):
-    """A Handle whose job() and result() are plain calls."""
+    """A Handle whose job(), result() and signal() are plain calls."""
 
     def __init__(self, handle: Handle[R]) -> None:
         self._handle = handle
@@ -194,6 +194,9 @@ class SyncHandle(Generic[R]):
 
     def result(self, timeout: Span | None = None) -> R:
         return run(self._handle.result(timeout))
+
+    def signal(self, name: str, value: Any = None, *, delivery: str | None = None) -> None:
+        run(self._handle.signal(name, value, delivery=delivery))
 
 
 class SyncBatch:

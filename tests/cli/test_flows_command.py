@@ -87,6 +87,15 @@ def enqueued(cli, shop, order=7, items='["tea","cups"]'):
     return cli("enqueue", "fulfil", f"order={order}", f"items:={items}", "--app", shop).stdout.split()[0]
 
 
+ASKING = """
+from mainspring import signal
+
+@app.flow
+def ask() -> int:
+    return signal("size", int, timeout="3d", default=5)
+"""
+
+
 # lists
 
 
@@ -218,6 +227,27 @@ def test_flows_replay_makes_a_new_flow(cli, shop, here, work):
         refused = cli("flows", "replay", id, *wrong, "--app", shop)
         assert refused.exit_code != 0
         assert why in refused.stderr
+
+
+def test_flows_signal_gives_a_signal_its_value(cli, shop, here, work):
+    here.joinpath("flowshop.py").write_text(FLOWS + ASKING)
+    id = cli("enqueue", "ask", "--app", shop).stdout.split()[0]
+    work()
+    shown = cli("flows", "show", id, "--app", shop).stdout
+    assert "waits for a signal" in shown
+    assert "the signal 'size' was not given until" in " ".join(shown.split())
+    for args, error in ((["--value", "yes"], "is no JSON"), (["--value", '"yes"'], "does not fit")):
+        refused = cli("flows", "signal", id, "size", *args, "--app", shop)
+        assert refused.exit_code == 1
+        assert error in refused.stderr
+    given = cli("flows", "signal", id, "size", "--value", "7", "--delivery", "m-1", "--app", shop)
+    assert given.stdout == f"signal size is given to {id}\n", given.stderr
+    again = cli("flows", "signal", id, "size", "--value", "8", "--delivery", "m-1", "--json", "--app", shop)
+    assert json.loads(again.stdout) == {"id": id, "signal": "size"}
+    work()
+    assert json.loads(cli("flows", "show", id, "--json", "--app", shop).stdout)["state"] == "completed"
+    twice = cli("flows", "signal", id, "size", "--value", "8", "--app", shop)
+    assert (twice.exit_code, "given already" in twice.stderr) == (1, True)
 
 
 # pictures

@@ -50,6 +50,7 @@ from mainspring import (
     first,
     in_,
     not_,
+    signal,
 )
 from mainspring.events import JobEnded
 from mainspring.trigger import At, Calendar, Cron, Every
@@ -480,6 +481,11 @@ def fulfil(order: Order, express: bool = False) -> str:
     total.step(reserve.map(read.step("a.txt"), order.id))
     reserve.using(failed_ratio=0.01).map(read_in_a_thread.step("a.txt"), order.id)
     assert_type(first(done, txn), str)
+    go = signal("approval", Check, timeout=timedelta(days=3), after=[check, txn])
+    assert_type(go, Check)
+    assert_type(signal("call", Check, timeout="7d", default=None), Check | None)
+    assert_type(signal("any", after=done), Any)
+    refund.using(when=go.ok, step="again").step(order, txn)
     return first(done, txn)
 
 
@@ -492,6 +498,9 @@ async def flows(order: Order) -> None:
     assert_type(await fulfil.enqueue(order), Handle[str])
     assert_type(await fulfil.using(unique_key=order.id).enqueue(order, express=True), Handle[str])
     assert_type(await fulfil_all.enqueue([order]), Handle[list[str]])
+    run = await fulfil.enqueue(order)
+    assert_type(await run.signal("approval", {"ok": True}, delivery="m-1"), None)
+    assert_type(run.sync.signal("approval"), None)
 
 
 app.schedule("every-night", cron("0 2 * * *"), fulfil_all, kwargs={"orders": []})

@@ -8,7 +8,21 @@ from datetime import UTC, datetime
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mainspring import Breaker, Collect, Context, Filter, Mainspring, Results, Retention, Task, Window, at, cron, every
+from mainspring import (
+    Breaker,
+    Collect,
+    Context,
+    Filter,
+    Mainspring,
+    Results,
+    Retention,
+    Task,
+    Window,
+    at,
+    cron,
+    every,
+    signal,
+)
 from mainspring.events import JobEnded
 
 app = Mainspring("memory://")
@@ -279,6 +293,10 @@ def wiring(people: list[str], sizes: list[int]) -> int:
     total.step(sizes_of.step("a.txt"))  # wrong
     sizes_of.step(5)  # wrong
     total.step(text.map(people))  # wrong
+    signal("size", int, timeout=[5])  # wrong
+    signal(5, int)  # wrong
+    text.step(signal("size", int))  # wrong
+    text.step(signal("name", str, timeout=5, default=None))  # wrong
     total.step(sizes)  # wrong
     total.step(count.map(people, size))
     return text.step("ada")  # wrong

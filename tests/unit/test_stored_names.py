@@ -215,7 +215,7 @@ def test_prefixes_of_secrets_and_name_of_the_session_cookie() -> None:
 def test_stored_actions_of_the_audit_log() -> None:
     known = text_of(r'audited\("([\w.]+)"\)') | text_of(r'action="(jobs\.enqueue)"')
     assert known == {
-        "flows.replay", "flows.skip",
+        "flows.replay", "flows.signal", "flows.skip",
         "jobs.cancel", "jobs.delete", "jobs.enqueue", "jobs.pause", "jobs.reschedule", "jobs.resume", "jobs.retry",
         "jobs.run_again", "jobs.update", "keys.create", "keys.revoke", "queues.pause", "queues.resume",
         "schedules.backfill", "schedules.create", "schedules.delete", "schedules.pause", "schedules.rebalance",

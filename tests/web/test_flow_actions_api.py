@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from http_client import ORIGIN, Client, browser
+from msgspec import Struct
 
-from mainspring import AuditFilter, Mainspring
+from mainspring import AuditFilter, Mainspring, signal
 
 PLAN: dict[str, Any] = {
     "name": "import",
@@ -18,6 +19,10 @@ PLAN: dict[str, Any] = {
     ],
     "result": {"$step": "last"},
 }
+
+
+class Approval(Struct):
+    ok: bool
 
 
 @pytest.fixture
@@ -50,6 +55,45 @@ def spring(spring: Mainspring) -> Mainspring:
 
 
 # plans
+
+
+async def test_signals_are_given(spring: Mainspring, client: Client) -> None:
+    @spring.flow
+    def ask() -> Approval:
+        return signal("approval", Approval)
+
+    id = (await ask.enqueue()).id
+    await spring.drain()
+    async with client("operator") as http:
+        for path, body, status, code in (
+            (f"{id}/signals/aproval", {"value": 1}, 404, "signal_unknown"),
+            ("none/signals/approval", {"value": 1}, 404, "job_not_found"),
+            (f"{id}/signals/approval", {"value": {"ok": "yes"}}, 422, "bad_input"),
+            (f"{id}/signals/approval", {"values": 1}, 422, "invalid"),
+        ):
+            refused = await http.post(f"/flows/{path}", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (status, code)
+        (step,) = (await http.get(f"/flows/{id}")).json()["steps"]
+        assert (step["kind"], step["task"], step["status"], step["signal"]["waits"]) == ("signal", "", "waiting", True)
+        assert step["signal"]["schema"]["$ref"] == "#/$defs/Approval"
+        for key, status in (("m-1", 202), ("m-1", 202), ("m-2", 409)):
+            answer = await http.post(
+                f"/flows/{id}/signals/approval", json={"value": {"ok": True}}, headers={"Idempotency-Key": key}
+            )
+            assert answer.status_code == status
+        assert answer.json()["code"] == "signal_twice"
+        await spring.drain()
+        flow = (await http.get(f"/flows/{id}")).json()
+        assert (flow["job"]["state"], flow["steps"][0]["value"]) == ("completed", '{"ok":true}')
+        other = (await spring.tasks["mend"].enqueue()).id
+        assert (await http.post(f"/flows/{other}/signals/any")).json() == {"id": other, "signal": "any"}
+        await spring.drain()
+        late = await http.post(f"/flows/{other}/signals/more")
+        assert (late.status_code, late.json()["code"]) == (410, "signal_late")
+    entries = await spring.audit.list(AuditFilter(action="flows.signal"))
+    assert {(entry.target, entry.who.partition("-")[0]) for entry in entries} >= {
+        (other, "key:operator"), (id, "key:operator")
+    }  # fmt: skip
 
 
 async def test_a_plan_is_enqueued_and_runs(spring: Mainspring, client: Client) -> None:
@@ -138,7 +182,8 @@ async def test_a_plan_by_a_browser_session_is_in_the_audit_log(spring: Mainsprin
 async def test_viewers_may_not_change_flows(spring: Mainspring, client: Client) -> None:
     id = (await spring.tasks["buy"].enqueue()).id
     async with client("viewer") as http:
-        for path in ("/flows", f"/flows/{id}/cancel", f"/flows/{id}/retry", f"/flows/{id}/skip", f"/flows/{id}/replay"):
+        actions = ("cancel", "retry", "skip", "replay", "signals/approval")
+        for path in ("/flows", *(f"/flows/{id}/{action}" for action in actions)):
             assert (await http.post(path, json=PLAN if path == "/flows" else {})).status_code == 403
     async with client("operator", scopes=["jobs:write"]) as http:
         assert (await http.post(f"/flows/{id}/cancel")).status_code == 403

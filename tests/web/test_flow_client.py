@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import BadFlow, BadInput, JobNotFound, Mainspring, Results
+from mainspring import BadFlow, BadInput, JobNotFound, Mainspring, Results, SignalTwice, signal
 from mainspring.api.server import Server, listen, url_of
 
 BROKEN = {"bank": True}
@@ -164,6 +164,35 @@ async def test_flows_are_replayed_over_an_api(near: Mainspring) -> None:
             assert await done(far.flows.replay(job.id, **options)) == await done(near.flows.replay(job.id, **options))
         with pytest.raises(BadInput, match="new_id= needs the database itself"):
             await far.flows.replay(job.id, new_id=job.id)
+
+
+async def test_signals_are_given_over_an_api(near: Mainspring) -> None:
+    def with_signal(app: Mainspring) -> Mainspring:
+        @app.flow
+        def ask() -> int:
+            return signal("size", int, timeout="3d", default=5)
+
+        return app
+
+    with_signal(near)
+    async with serving(near) as far:
+        with_signal(far)
+        run = await far.tasks["ask"].enqueue()
+        await near.drain()
+        assert await far.flows.get(run.id) == await near.flows.get(run.id)
+        for name, value in (("sise", 7), ("size", "seven")):
+            assert await done(far.flows.signal(run.id, name, value)) == await done(
+                near.flows.signal(run.id, name, value)
+            )
+        assert await done(far.flows.signal("none", "size", 7)) == await done(near.flows.signal("none", "size", 7))
+        with pytest.raises(BadInput, match="printable ASCII"):
+            await run.signal("size", 7, delivery="é")
+        await run.signal("size", 7, delivery="m-1")
+        await near.drain()
+        assert await run.result(timeout=10) == 7
+        refused = await done(run.signal("size", 8))
+        assert refused == await done(near.flows.signal(run.id, "size", 8))
+        assert refused[0] is SignalTwice
 
 
 PLAN: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from mainspring import Context, Mainspring, State
+from mainspring import Context, Mainspring, State, signal
 
 
 def shop() -> Mainspring:
@@ -130,3 +130,22 @@ def test_steps_are_read_by_a_handle_of_sync() -> None:
         run = app.tasks["fulfil"].sync.enqueue("a")
         jobs.sync.drain()
         assert jobs.sync.steps(run) == {"charge": "completed", "ship": "completed"}
+
+
+async def test_signals_and_days_pass_at_once() -> None:
+    app = Mainspring("memory://")
+
+    @app.flow
+    def ask() -> str:
+        return signal("go", str, timeout="3d", default="nobody")
+
+    async with app.testing() as jobs:
+        run, late = await app.tasks["ask"].enqueue(), await app.tasks["ask"].enqueue()
+        await jobs.drain()
+        assert await jobs.steps(run) == {"go": "waiting"}
+        await jobs.signal(run, "go", "ada")
+        await jobs.drain()
+        assert await run.result() == "ada"
+        await jobs.advance(days=3)
+        await jobs.drain()
+        assert await late.result() == "nobody"

@@ -18,6 +18,7 @@ _DESCRIPTIONS = {
     403: "The caller's role or scopes do not allow this.",
     404: "There is no such resource.",
     409: "The resource's state does not allow this, or it already exists.",
+    410: "It is too late for this.",
     412: "The resource was changed since it was read.",
     413: "The body exceeds a limit.",
     415: "The Content-Type is not application/json.",

@@ -154,6 +154,28 @@ async def replay(app: Mainspring, id: JobId, step: str | None, args: str | None,
     return click.echo(made.id)
 
 
+@flows.command()
+@click.argument("id")
+@click.argument("name")
+@click.option("--value", "text", metavar="JSON", default="null", help="The value, as JSON; null without one.")
+@click.option("--delivery", metavar="TEXT", help="The name of this delivery: repeated, it changes nothing.")
+@as_json
+@with_app
+async def signal(app: Mainspring, id: JobId, name: str, text: str, delivery: str | None, as_json: bool) -> None:
+    """Give a signal of a flow its value, or of another job that waits for one.
+
+    The first value stands: another one is refused, and so is one that comes too late.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as bad:
+        raise Failed(f"--value is no JSON ({bad}): text is written in quotes, as in --value '\"yes\"'") from None
+    await app.flows.signal(id, name, value, delivery=delivery)
+    if as_json:
+        return print_json({"id": id, "signal": name})
+    return click.echo(f"signal {clean(name)} is given to {clean(id)}")
+
+
 _DONE = {"cancel": "is cancelled", "retry": "goes on"}
 
 

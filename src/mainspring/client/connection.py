@@ -36,6 +36,10 @@ _BY_CODE: Mapping[str, type[errors.MainspringError]] = {
     "bad_payload": errors.BadPayload,
     "flow_not_found": errors.BadInput,
     "batch_not_found": errors.BadInput,
+    "signal_twice": errors.SignalTwice,
+    "signal_late": errors.SignalLate,
+    "signal_unknown": errors.SignalUnknown,
+    "signal_refused": errors.SignalRefused,
     "store_unavailable": errors.StoreUnavailable,
     "shutting_down": errors.StoreUnavailable,
 }
@@ -99,6 +103,7 @@ class ApiConnection:
         body: Any = None,
         wait: float = 0.0,
         if_match: int | None = None,
+        key: str | None = None,
     ) -> bytes:
         """Sends a request and returns the body of the response. `wait` adds seconds to the timeout.
 
@@ -107,6 +112,8 @@ class ApiConnection:
         headers = {} if body is None else {"Content-Type": "application/json"}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
+        if key is not None:
+            headers["Idempotency-Key"] = key
         try:
             response = await self._client.request(
                 method,

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 from msgspec import Struct
 
+from ..codec import encode
 from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_id, checked_limit
 from ..control.flows import MAX_SKIP_REASON_CHARACTERS, FlowJobs, Flows
 from ..errors import BadFlow, BadInput
+from ..flow.signal_call import check_name
 from ..ids import JobId
-from ..insight.flow_view import FlowCounts, FlowView, StepState, StepView
+from ..insight.flow_view import FlowCounts, FlowView, SignalView, StepState, StepView
 from ..insight.why import Reason
 from ..records.flow import ItemCounts
 from ..records.job import Enqueued, Job, Shown
@@ -65,6 +67,7 @@ class _StepResponse(Struct, kw_only=True):
     on: On = "success"
     optional: bool = False
     items: _ItemsResponse | None = None
+    signal: SignalView | None = None
 
     def to_record(self) -> StepView:
         return StepView(
@@ -82,6 +85,7 @@ class _StepResponse(Struct, kw_only=True):
             attempts=self.attempts or 0,
             started_at=self.started_at,
             finished_at=self.finished_at,
+            signal=self.signal,
         )
 
 
@@ -182,6 +186,13 @@ class RemoteFlows(Flows):
             "POST", "flows", id, "skip", body={"step": step, "reason": clean(str(reason), MAX_SKIP_REASON_CHARACTERS)}
         )
         return (await self.get(id)).step(step)
+
+    async def signal(self, id: JobId, name: str, value: Any = None, *, delivery: str | None = None) -> None:
+        check_name(name)
+        if delivery is not None and not (delivery.isascii() and delivery.isprintable()):
+            raise BadInput(f"over an API delivery= is printable ASCII, got {delivery!r:.80}")
+        connection, body = await connection_of(self._engine), {"value": msgspec.Raw(encode(value))}
+        await connection.send("POST", "flows", checked_id(id), "signals", name, body=body, key=delivery)
 
     async def replay(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..flow.graph import Graph
-from ..insight.flow_why import roots, waits_for
+from ..insight.flow_why import roots, waits_for, waits_for_signals
 from ..insight.why import Reason
 from ..records.flow import Flow, FlowWithPlan
 from ..records.job import Job
@@ -31,7 +31,7 @@ async def waiting_reasons(store: Store, job: Job, found: FlowWithPlan, why: Why)
     for root in roots(graph, row):
         step = await _open_job(store, graph, row, root.number)
         reasons.append(waits_for(root, step, [] if step is None else await why(step), row.counts.get(root.number)))
-    return reasons
+    return reasons + waits_for_signals(graph, row)
 
 
 async def _open_job(store: Store, graph: Graph, row: Flow, n: int) -> Job | None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..errors import BadInput, JobExists
 from ..events import JobsChanged
 from ..flow.graph import Graph
+from ..flow.signal_call import signal_value
 from ..ids import JobId
 from ..insight.flow_view import FlowCounts, FlowView, StepView, flow_counts, flow_view, step_views
 from ..insight.flow_why import steps_not_run
 from ..insight.why import Reason
-from ..records.flow import FLOW_TASKS, PLANNED_TASKS, FlowWithPlan, SkipStep, StepStatus
+from ..records.flow import FLOW_TASKS, PLANNED_TASKS, FlowWithPlan, GiveSignal, SkipStep, StepStatus
 from ..records.job import FINAL, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import Changed, Filter
@@ -22,8 +23,10 @@ from ..suggest import did_you_mean
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage
 from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
+from .computation import Computation
 from .flow_replay import Replay, replayed_job
 from .job_page import Page
+from .signals import checked_delivery, signal_error
 from .step_jobs import flow_of, flow_store, number_of, single_jobs, step_pages
 
 if TYPE_CHECKING:
@@ -204,6 +207,23 @@ class Flows:
         self._engine.events.emit(JobsChanged(at=now, action=Action.UPDATE, ids=(job.id,)))
         await self._engine.dispatcher.flush()
         return (await self.get(job.id)).step(step)
+
+    @audited("flows.signal")
+    async def signal(self, id: JobId, name: str, value: Any = None, *, delivery: str | None = None) -> None:
+        """Gives a signal of a flow its value; or, of another job that has not ended, one that its task may wait for.
+
+        The first value stands: another one raises SignalTwice, and one that comes too late SignalLate. A repeated call
+        with the same `delivery`, such as the id of a message, changes nothing.
+        """
+        job, now = await self._engine.jobs.get(id), self._engine.clock.now()
+        task, computation = self._engine.tasks.get(job.task), Computation(self._engine.clock, "the check of this value")
+        text = await computation.run(lambda: signal_value(task, name, value))
+        store = flow_store(await self._engine.connect())
+        refusal = await store.change_flow(job.id, GiveSignal(name, text, checked_delivery(delivery, now)), now=now)
+        if refusal is not None:
+            raise signal_error(refusal)
+        self._engine.events.emit(JobsChanged(at=now, action=Action.UPDATE, ids=(job.id,)))
+        await self._engine.dispatcher.flush()
 
     @audited("flows.replay")
     async def replay(

@@ -127,9 +127,9 @@ class Jobs(JobOutput):
 
     async def _waits_for_steps(self, store: Store, job: Job, depth: int) -> Sequence[Reason]:
         from .flow_reasons import waiting_reasons
-        from .step_jobs import flow_of
+        from .step_jobs import row_of
 
-        if (flow := await flow_of(store, job.id)) is None:
+        if (flow := await row_of(store, job.id)) is None:
             return ()
         return await waiting_reasons(store, job, flow, lambda step: self._why(step, depth - 1))
 

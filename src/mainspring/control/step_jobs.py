@@ -25,9 +25,15 @@ def flow_store(store: Store) -> FlowStore:
 
 async def flow_of(store: Store, id: JobId) -> FlowWithPlan | None:
     """The flow of this job; None if it has none."""
+    found = await row_of(store, id)
+    return found if found is not None and found.row.planned else None
+
+
+async def row_of(store: Store, id: JobId) -> FlowWithPlan | None:
+    """The flow of this job, or the row of its signals if it is none."""
     if not store.capabilities.flows:
         return None
-    return next((found for found in await flow_store(store).flows([id]) if found.row.planned), None)
+    return next(iter(await flow_store(store).flows([id])), None)
 
 
 async def single_jobs(store: Store, graph: Graph, row: Flow) -> dict[int, Job]:

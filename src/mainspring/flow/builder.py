@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..errors import BadFlow
 from ..records.job import NewJob
+from ..span import Span
 from ..suggest import did_you_mean
 from .planner import Planner
 from .steps import add_map_to, add_step_to, naming
@@ -64,6 +65,14 @@ class PlanBuilder:
     def map(self, task: Any, items: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Adds a step with a job for each item, which is the task's first argument."""
         return add_map_to(self.planner, self._task(task), items, args, kwargs)
+
+    def signal(
+        self, name: str, type: Any = Any, /, *, timeout: Span | None = None, default: Any = UNSET, after: Any = ()
+    ) -> Any:
+        """Adds a step whose value is given from outside: see signal()."""
+        from .signal_call import add_signal
+
+        return add_signal(self.planner, name, type, timeout=timeout, default=default, after=after)
 
     def returns(self, value: Any) -> None:
         """Sets the result of the flow: a value of a step, of several, or one that is known now."""

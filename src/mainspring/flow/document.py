@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from ..codec import encode, too_deep
 from ..errors import BadFlow, BadInput, BadPayload
@@ -26,6 +26,7 @@ from ..records.plan import (
     Operand,
     Plan,
     PlannedStep,
+    SignalStep,
     StepOptions,
     ValueOf,
 )
@@ -33,6 +34,7 @@ from ..retry import Backoff
 from ..suggest import did_you_mean
 from .builder import PlanBuilder, task_of
 from .planner import checked_plan
+from .signal_call import MAX_SCHEMA_BYTES, add_signal
 from .steps import add_call, item_parameter, naming
 from .values import Value, When, YieldedItems, first
 
@@ -44,6 +46,7 @@ MAX_DOCUMENT_DEPTH = 60
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in")
 _OPERATORS = (*_COMPARISONS, "and", "or", "not", "exists")
 _VALUES = ("$step", "$first", "$literal")
+_OF_TASKS = ("task", "args", "map", "when", "on", "optional", "failed_ratio", "options")
 _OPTIONS = tuple(name for name in StepOptions.__struct_fields__ if name != "fingerprint")
 
 
@@ -55,11 +58,24 @@ class MapDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_default
     """The parameter that receives the item; the first one if it is empty."""
 
 
+class SignalDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What makes a step a signal, whose value is given from outside."""
+
+    timeout: float | None = None
+    """Seconds from the end of what it needs."""
+    default: Any = UNSET
+    """Its value after the timeout; without one it is dead then."""
+    schema: dict[str, Any] | None = None
+    """The JSON schema of its values."""
+
+
 class StepDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A step of a plan as readable JSON."""
 
     name: str
-    task: str
+    task: str = ""
+    """Empty if it is a signal."""
+    signal: SignalDocument | None = None
     args: dict[str, Any] = {}
     map: MapDocument | None = None
     after: list[str] = []
@@ -68,6 +84,9 @@ class StepDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     optional: bool = False
     failed_ratio: float = 0
     options: dict[str, Any] = {}
+
+
+_PLAIN_STEP = StepDocument(name="")
 
 
 class PlanDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -157,6 +176,11 @@ class _Reader:
         self._values: dict[str, Value | YieldedItems] = {}
 
     def add(self, step: StepDocument, app: Mainspring) -> None:
+        if step.signal is not None:
+            self._values[step.name] = self._signal(step, step.signal)
+            return
+        if not step.task:
+            raise BadFlow("it has neither a task nor a signal")
         given = {"step": step.name, "on": step.on, "optional": step.optional, "failed_ratio": step.failed_ratio}
         given["after"] = [self._step(name) for name in step.after]
         if step.when is not None:
@@ -171,6 +195,19 @@ class _Reader:
         if item and (item not in task.arguments.types or item in arguments):
             raise BadFlow(f"map.item names a parameter that has no argument: task {task.name!r} takes none as {item!r}")
         self._values[step.name] = add_call(self._planner, task, arguments, over, item)
+
+    def _signal(self, step: StepDocument, signal: SignalDocument) -> Value:
+        if others := [name for name in _OF_TASKS if getattr(step, name) != getattr(_PLAIN_STEP, name)]:
+            raise BadFlow(f"a signal has no {others[0]!r}: only a name, a timeout, a default, a schema and after")
+        schema = "" if signal.schema is None else encode(signal.schema).decode()
+        if len(schema) > MAX_SCHEMA_BYTES:
+            raise BadFlow(f"the schema of a signal has at most {MAX_SCHEMA_BYTES:,} bytes")
+        after = [self._step(name) for name in step.after]
+        default, planner = signal.default, self._planner
+        found: Value = add_signal(
+            planner, step.name, timeout=signal.timeout, default=default, after=after, schema=schema
+        )
+        return found
 
     def _step(self, name: str) -> Value | YieldedItems:
         if name not in self._values:
@@ -275,6 +312,10 @@ class _Writer:
         self._inputs = plan.inputs
 
     def step(self, step: PlannedStep) -> StepDocument:
+        if step.signal is not None:
+            return StepDocument(
+                name=step.name, signal=self._signal(step.signal), after=[self._names[n] for n in step.after]
+            )
         mapped = None if step.over is None else MapDocument(over=self.value(step.over), item=step.item)
         options = msgspec.to_builtins(step.options)
         return StepDocument(
@@ -289,6 +330,13 @@ class _Writer:
             failed_ratio=step.failed_ratio or 0,
             options={name: value for name, value in options.items() if name in _OPTIONS},
         )
+
+    def _signal(self, signal: SignalStep) -> SignalDocument:
+        default: Any = UNSET
+        if isinstance(signal.default, Input):
+            default = msgspec.json.decode(self._inputs[signal.default.n])
+        schema = msgspec.json.decode(signal.schema) if signal.schema else None
+        return SignalDocument(timeout=signal.timeout, default=default, schema=schema)
 
     def value(self, operand: Operand) -> Any:
         match operand:

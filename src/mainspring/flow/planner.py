@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..codec import encode
 from ..errors import BadFlow
-from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, StepOptions, ValueOf
+from ..records.plan import MAX_STEPS, Input, On, Operand, Plan, PlannedStep, SignalStep, StepOptions, ValueOf
 from .graph import Graph, known_dependencies, values_of
 from .renumber import renumbered
 from .values import Value, YieldedItems, condition_of, operand_of, shallow
@@ -68,6 +68,8 @@ class Planner:
         self._inputs: dict[str, int] = {}
         self._bytes = 0
         self._operands = 0
+        self.signal_types: dict[str, Any] = {}
+        """The types of its signals, by name."""
 
     def is_map(self, n: int) -> bool:
         return self._steps[n].over is not None
@@ -105,8 +107,7 @@ class Planner:
 
     def add(self, call: StepCall) -> Value | YieldedItems:
         """Adds the call as a step, and returns the value that it will have."""
-        if len(self._steps) >= MAX_STEPS:
-            raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
+        self._check_room()
         name = self._name(call)
         step = PlannedStep(
             name=name,
@@ -128,6 +129,20 @@ class Planner:
         if call.step is None:
             self._last_numbers[call.task] = self._numbered(call.task)[1] - 1
         return (YieldedItems if call.yields else Value)(self, ValueOf(n), name, call.result)
+
+    def add_signal(self, name: str, signal: SignalStep, after: Any, result: Any) -> Value:
+        """Adds a signal, and returns the value that it will have."""
+        self._check_room()
+        if name in self._names:
+            raise BadFlow(f"two steps are named {name!r}: give one of them another name")
+        needs = tuple(dict.fromkeys(self._step_of(one, name) for one in _several(after)))
+        self._names[name] = n = len(self._steps)
+        self._steps.append(PlannedStep(name, "", after=needs, signal=signal))
+        return Value(self, ValueOf(n), name, result)
+
+    def _check_room(self) -> None:
+        if len(self._steps) >= MAX_STEPS:
+            raise BadFlow(f"a flow has at most {MAX_STEPS:,} steps: make this one a map, or a flow in a step")
 
     def _over(self, given: Any) -> Operand:
         """What a map maps over."""

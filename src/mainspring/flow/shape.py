@@ -60,14 +60,19 @@ def shape_of(task: Task[Any, Any]) -> Plan:
     if not task.is_flow:
         raise BadFlow(f"task {task.name!r} is no flow: declare it with @app.flow")
     with planning(task.app) as planner:
-        args, kwargs = _inputs(task, planner)
-        try:
-            return plan_with(planner, task, args, kwargs)
-        except BadFlow:
-            raise
-        except Exception as error:
-            what = NeedsInput if args or kwargs else BadFlow
-            raise what(f"its function raises {type(error).__name__} without an input: {error}") from error
+        return shape_with(planner, task)
+
+
+def shape_with(planner: Planner, task: Task[Any, Any]) -> Plan:
+    """The same with the current planner."""
+    args, kwargs = _inputs(task, planner)
+    try:
+        return plan_with(planner, task, args, kwargs)
+    except BadFlow:
+        raise
+    except Exception as error:
+        what = NeedsInput if args or kwargs else BadFlow
+        raise what(f"its function raises {type(error).__name__} without an input: {error}") from error
 
 
 def _inputs(task: Task[Any, Any], planner: Planner) -> tuple[list[Any], dict[str, Any]]:

@@ -274,11 +274,6 @@ def first(*values: T) -> T:
     return cast("T", Value(planner, operand, name, union_of(value._type for value in found)))
 
 
-def signal(name: str, type: Any = Any, /, **options: Any) -> Any:
-    """A value that comes from outside of the flow."""
-    raise BadFlow(f"signal({name!r}) is not there yet: it comes with durable steps")
-
-
 def operand_of(planner: Planner, given: Any, depth: int = 0) -> Operand | None:
     """The operand of an argument that is, or contains, values of steps; None if it contains none."""
     found = _operand_of(planner, given, depth)

@@ -12,7 +12,7 @@ from ..flow.graph import Graph
 from ..flow.layout import EdgeKind, LaidOutNode, Layout, lay_out
 from ..records.flow import ItemCounts
 from ..records.plan import PlannedStep
-from .flow_view import StepState, StepView
+from .flow_view import SignalView, StepState, StepView
 
 # Of a condition: longer ones are cut in a picture.
 MAX_CONDITION_CHARACTERS = 300
@@ -91,6 +91,7 @@ def _text(graph: Graph, node: LaidOutNode, steps: Sequence[StepView] | None) -> 
     first = graph.steps[node.steps[0]]
     if steps is None:
         what = "" if len(node.steps) > 1 else _per_item(first) if first.over is not None else _task(first)
+        what = "signal" if len(node.steps) == 1 and first.signal is not None else what
         return NodeText(None, node.label, what)
     views = [steps[n] for n in node.steps]
     if len(views) == 1:
@@ -115,8 +116,19 @@ def _detail(view: StepView) -> str:
         return progress_of(view.items)
     if view.skipped_because is not None:
         return f"skipped: {view.skipped_because}"
+    if view.signal is not None:
+        return signal_detail(view.signal, view.state)
     attempts = f", attempt {view.attempts}" if view.state in ("running", "retrying") and view.attempts > 1 else ""
     return view.state.replace("_", " ") + attempts
+
+
+def signal_detail(signal: SignalView, state: StepState) -> str:
+    if signal.waits:
+        return "waits for a signal"
+    if signal.late:
+        return "signal late" if state == "dead" else "signal late: default"
+    given = " given" if signal.given_at is not None and state in ("waiting", "completed") else ""
+    return f"signal{given}" if state in ("waiting", "completed") else state.replace("_", " ")
 
 
 def progress_of(items: ItemCounts) -> str:

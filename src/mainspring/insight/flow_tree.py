@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ..flow.folding import ranks_of
 from ..flow.graph import Graph
-from .flow_drawing import progress_of
+from .flow_drawing import progress_of, signal_detail
 from .flow_view import StepView
 
 # Deeper steps are not indented further.
@@ -83,4 +83,6 @@ def about_step(view: StepView) -> str:
         return view.skipped_because
     if view.note is not None:
         return view.note
+    if view.signal is not None:
+        return signal_detail(view.signal, view.state)
     return "" if view.failure is None else view.failure.line

@@ -13,7 +13,7 @@ from ..flow.kept_steps import is_kept
 from ..ids import JobId
 from ..records.flow import REPLAY_OF, SKIP_REASONS, SKIPPED, Flow, ItemCounts, StepStatus
 from ..records.job import Job, Shown, State
-from ..records.plan import On
+from ..records.plan import On, SignalStep
 from ..records.run import Failure
 from ..records.step import position_of
 
@@ -42,11 +42,25 @@ _OF_JOBS: Mapping[Shown, StepState] = {
 }
 
 
+class SignalView(Struct, frozen=True, kw_only=True):
+    """A signal, as it is now."""
+
+    waits: bool = False
+    """All that it needs has ended, and it was not given."""
+    deadline: datetime | None = None
+    """When it is late, if it waits and has a timeout."""
+    has_default: bool = False
+    """Whether it has a value after its timeout."""
+    given_at: datetime | None = None
+    late: bool = False
+
+
 class StepView(Struct, frozen=True, kw_only=True):
     """One step of a flow, as it is now."""
 
     name: str
     task: str
+    """Empty if it is a signal."""
     state: StepState
     needs: tuple[str, ...] = ()
     """The names of the steps that it waits for, or waited for."""
@@ -65,6 +79,8 @@ class StepView(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    signal: SignalView | None = None
+    """None if it is no signal."""
 
 
 class FlowView(Struct, frozen=True, kw_only=True):
@@ -179,6 +195,20 @@ def _step_view(graph: Graph, row: Flow, n: int, jobs: Mapping[int, Job], now: da
         attempts=0 if job is None else job.attempt,
         started_at=None if job is None else job.started_at,
         finished_at=None if job is None else job.finished_at,
+        signal=signal_view(row, step.name, step.signal),
+    )
+
+
+def signal_view(row: Flow, name: str, signal: SignalStep | None) -> SignalView | None:
+    if signal is None:
+        return None
+    given, deadline = row.inbox.get(name), row.waits.get(name)
+    return SignalView(
+        waits=name in row.waits,
+        deadline=None if deadline is None else deadline.at,
+        has_default=signal.default is not None,
+        given_at=None if given is None else given.at,
+        late=name in row.late,
     )
 
 

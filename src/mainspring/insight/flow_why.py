@@ -63,6 +63,20 @@ def _chain(graph: Graph, row: Flow, n: int) -> tuple[str, ...]:
     return tuple(reversed(chain))
 
 
+def waits_for_signals(graph: Graph, row: Flow) -> list[Reason]:
+    """A reason for each signal that the flow waits for, up to a limit."""
+    found: list[Reason] = []
+    for name, deadline in list(row.waits.items())[:MAX_ROOTS]:
+        n = graph.signals.get(name)
+        root = Root(-1, (name,)) if n is None else Root(n, _chain(graph, row, n))
+        default = n is not None and (signal := graph.steps[n].signal) is not None and signal.default is not None
+        then = "then its default" if default else "then it is late" if n is None else "then it is dead"
+        until = "" if deadline is None else f" until {deadline.at:%Y-%m-%d %H:%M:%S} UTC, {then}"
+        text = f"waits for {root.text}: the signal {name!r} was not given{until}"
+        found.append(Reason(code="waits_for_signal", text=text, until=None if deadline is None else deadline.at))
+    return found
+
+
 def waits_for(root: Root, job: Job | None, why: Sequence[Reason], counts: ItemCounts | None) -> Reason:
     """The reason of a flow that waits for this step. `why` are the reasons of its job, or of its next item's."""
     first = why[0] if why else None

@@ -21,7 +21,7 @@ Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
     "unknown_task", "queue_not_served", "workers_full", "limit_reached", "draining", "breaker_open", "suspect",
     "version_skew", "key_held", "next",
-    "collecting", "waits_for_steps", "cancelling", "step_skipped", "step_not_run",
+    "collecting", "waits_for_steps", "waits_for_signal", "cancelling", "step_skipped", "step_not_run",
 ]  # fmt: skip
 
 

@@ -66,6 +66,10 @@ class Handle(Generic[R]):
             if end is not None and clock.now() >= end:
                 raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
 
+    async def signal(self, name: str, value: Any = None, *, delivery: str | None = None) -> None:
+        """Gives a signal of this flow, or of this job, its value: see app.flows.signal()."""
+        await self._engine.flows.signal(self.id, name, value, delivery=delivery)
+
     @property
     def sync(self) -> SyncHandle[R]:
         """The same names for code that does not await."""

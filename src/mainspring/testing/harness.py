@@ -152,8 +152,7 @@ class Harness:
         Raises AssertionError if there is none. A task parameter named queue or delay is given by position.
         """
         wanted = Expectation(self._app, task, args, kwargs, queue, delay)
-        found = self._matching(wanted)
-        if not found:
+        if not (found := self._matching(wanted)):
             raise AssertionError(f"no job {wanted} was enqueued; {self._listing(self.enqueued)}")
         return found[0]
 
@@ -219,6 +218,10 @@ class Harness:
         if wanted.matches(job, timedelta(0)):
             return job
         return f"step {step!r} is no job {wanted}; it is {describe(job, timedelta(0))}"
+
+    async def signal(self, run: Handle[Any] | SyncHandle[Any] | JobId, name: str, value: Any = None) -> None:
+        """Gives a signal of a flow, or of a job that waits for one, its value."""
+        await self._engine.flows.signal(_id(run), name, value)
 
     # schedules
 

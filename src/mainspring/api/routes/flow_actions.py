@@ -15,7 +15,7 @@ from ...flow.document import StepDocument, builder_from_document
 from ...records.job import NewJob
 from ...records.plan import MAX_STEPS
 from ..access.authenticate import App, Caller, allow
-from ..idempotency import job_id
+from ..idempotency import HEADER, job_id
 from ..masked_values import restore_arguments, restore_in_thread, restore_masked
 from .enqueue import (
     EnqueueResult,
@@ -51,6 +51,18 @@ class SkipRequest(Struct, forbid_unknown_fields=True):
     """The name of the step."""
     reason: Annotated[str, Meta(max_length=MAX_SKIP_REASON_CHARACTERS)] = ""
     """Stored with the flow."""
+
+
+class SignalRequest(Struct, forbid_unknown_fields=True):
+    value: Any = None
+    """The value of the signal."""
+
+
+class SignalResult(Struct, frozen=True):
+    id: str
+    """Of the job."""
+    signal: str
+    """Its name."""
 
 
 class ReplayRequest(Struct, forbid_unknown_fields=True):
@@ -107,6 +119,21 @@ async def skip_step(app: App, id: FromPath[str], data: JSONBody[SkipRequest]) ->
     return await with_etag(app, await app.jobs.get(id))
 
 
+@post("/flows/{id:str}/signals/{name:str}", status_code=202, problems=[410], **allow("operator"))
+async def give_signal(
+    app: App,
+    id: FromPath[str],
+    name: FromPath[str],
+    request: Request[Any, Any, Any],
+    data: JSONBody[SignalRequest | None] = None,
+) -> SignalResult:
+    """Gives a signal of a flow its value, or of another job that waits for one. The first value stands. A repeated
+    request with the same Idempotency-Key is one delivery."""
+    value = None if data is None else data.value
+    await app.flows.signal(id, name, value, delivery=request.headers.get(HEADER.decode()))
+    return SignalResult(id, name)
+
+
 @post("/flows/{id:str}/replay", **allow("operator"))
 async def replay_flow(
     app: App, id: FromPath[str], data: JSONBody[ReplayRequest | None] = None
@@ -125,4 +152,4 @@ async def replay_flow(
     return Response(enqueue_result(handle), status_code=201, headers={"Location": f"flows/{handle.id}"})
 
 
-ROUTES = [enqueue_flow, cancel_flow, retry_flow, skip_step, replay_flow]
+ROUTES = [enqueue_flow, cancel_flow, retry_flow, skip_step, give_signal, replay_flow]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
@@ -13,12 +14,13 @@ from ...errors import BadFlow
 from ...flow.graph import Graph
 from ...flow.layout import EdgeKind
 from ...flow.shape import shape_of
+from ...flow.signals import signal_text
 from ...insight.flow_drawing import FlowDrawing, conditions_of, draw_flow
-from ...insight.flow_view import FlowCounts, StepState, StepView, replayed_flow, step_view, step_views
+from ...insight.flow_view import FlowCounts, SignalView, StepState, StepView, replayed_flow, step_view, step_views
 from ...insight.flow_why import reason_not_run
 from ...records.flow import BATCH, PLANNED_FLOW, SKIP_REASONS, Flow, ItemCounts, StepStatus
 from ...records.job import BRIEF_CHARACTERS, Job, Shown, State
-from ...records.plan import On
+from ...records.plan import On, PlannedStep, SignalStep
 from ...records.run import Failure
 from ...records.step import position_of
 from ..access.redaction import mask_note, redact_data, redact_failure, redact_line
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 MAX_NEEDED_NAMES = 100_000
 # Steps that a waiting step's reason names.
 MAX_WAITED_NAMES = 5
+StepKind = Literal["step", "map", "flow", "signal"]
 _STOPPING = frozenset({"finishing", "failing", "cancelling", "aborting"})
 
 
@@ -63,13 +66,28 @@ class StepItems(Struct, frozen=True, kw_only=True):
     """Items that have not ended."""
 
 
+class SignalDetails(Struct, frozen=True, kw_only=True):
+    """A signal: a step whose value is given from outside."""
+
+    waits: bool
+    """All that it needs has ended, and it was not given."""
+    deadline: datetime | None
+    """When it is late, if it waits and has a timeout."""
+    has_default: bool
+    """Whether it has a value after its timeout."""
+    given_at: datetime | None
+    late: bool
+    schema: Any
+    """The JSON schema of its values; null if it is not known."""
+
+
 class StepDetails(Struct, frozen=True, kw_only=True):
     """One step of a flow."""
 
     name: str
     task: str
     queue: str
-    kind: Literal["step", "map", "flow"]
+    kind: StepKind
     status: StepState
     reason: str | None
     """Why it was not run, or what it waits for."""
@@ -96,6 +114,8 @@ class StepDetails(Struct, frozen=True, kw_only=True):
     """Of a map that has begun."""
     value: str | None
     """The beginning of its result."""
+    signal: SignalDetails | None
+    """Of a signal: it has no job and no task."""
 
 
 class GraphNode(Struct, frozen=True):
@@ -180,7 +200,7 @@ class ShapeStep(Struct, frozen=True, kw_only=True):
     name: str
     task: str
     queue: str
-    kind: Literal["step", "map", "flow"]
+    kind: StepKind
     needs: list[str]
     on: On
     optional: bool
@@ -290,12 +310,26 @@ def step_details(read: FlowReading, n: int, view: StepView, now: datetime, room:
         optional=view.optional,
         when=_condition(graph, n),
         items=None if view.items is None else _items(view.items),
-        value=None if job is None or job.result is None else _excerpt(job.result),
+        value=_value(read, n, job),
+        signal=None if step.signal is None or view.signal is None else _signal(step.signal, view.signal),
     )
 
 
-def _kind(read: FlowReading, n: int, job: Job | None) -> Literal["step", "map", "flow"]:
+def _value(read: FlowReading, n: int, job: Job | None) -> str | None:
+    completed = read.row.statuses[n] == StepStatus.COMPLETED
+    text = signal_text(read.graph, read.row, n) if completed else None
+    found = text if job is None else job.result
+    return None if found is None else _excerpt(found)
+
+
+def _signal(signal: SignalStep, view: SignalView) -> SignalDetails:
+    return SignalDetails(**asdict(view), schema=msgspec.json.decode(signal.schema) if signal.schema else None)
+
+
+def _kind(read: FlowReading, n: int, job: Job | None) -> StepKind:
     step = read.graph.steps[n]
+    if step.signal is not None:
+        return "signal"
     if step.over is not None:
         return "map"
     waits = job is not None and job.state is State.WAITING
@@ -374,6 +408,12 @@ def graph_view(graph: Graph, drawing: FlowDrawing) -> GraphView:
     return GraphView(layout.width, layout.height, nodes, edges)
 
 
+def _shape_kind(step: PlannedStep, flow_tasks: frozenset[str]) -> StepKind:
+    if step.signal is not None:
+        return "signal"
+    return "map" if step.over is not None else "flow" if step.task in flow_tasks else "step"
+
+
 def shape_view(task: Task[Any, Any], flow_tasks: frozenset[str]) -> FlowShape:
     """Raises Problem(409) if the flow has no shape. `flow_tasks` are those that are flows."""
     try:
@@ -387,7 +427,7 @@ def shape_view(task: Task[Any, Any], flow_tasks: frozenset[str]) -> FlowShape:
             name=step.name,
             task=step.task,
             queue=step.options.queue,
-            kind="map" if step.over is not None else "flow" if step.task in flow_tasks else "step",
+            kind=_shape_kind(step, flow_tasks),
             needs=[graph.steps[need].name for need in graph.needs[n]],
             on=step.on,
             optional=step.optional,
