@@ -67,6 +67,8 @@ def waits_for_signals(graph: Graph, row: Flow) -> list[Reason]:
     """A reason for each signal that the flow waits for, up to a limit."""
     found: list[Reason] = []
     for name, deadline in list(row.waits.items())[:MAX_ROOTS]:
+        if not name.isprintable():  # a sleep beside the signals of a durable task
+            continue
         n = graph.signals.get(name)
         root = Root(-1, (name,)) if n is None else Root(n, _chain(graph, row, n))
         default = n is not None and (signal := graph.steps[n].signal) is not None and signal.default is not None

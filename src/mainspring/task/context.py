@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
+from msgspec import UNSET
 
 from ..bounds import MAX_METADATA_BYTES, MAX_TEXT_CHARACTERS
 from ..codec import encode
@@ -34,6 +35,8 @@ MAX_NOTES_BYTES = MAX_METADATA_BYTES
 # The largest item count or log level that every store can hold.
 MAX_COUNT = 2**31 - 1
 
+T = TypeVar("T")
+D = TypeVar("D")
 Next = Callable[["Context"], Awaitable[Any]]
 Middleware = Callable[["Context", Next], Awaitable[Any]]
 
@@ -284,6 +287,25 @@ class Context:
         if not in_event_loop():
             raise BadInput(f"{what} is awaited, and this is a plain function: use ctx.sync, or make it `async def`")
         return self._durable_run(what)
+
+    @overload
+    def signal(self, name: str, type: type[T], *, timeout: Span | None = None) -> Awaitable[T]: ...
+    @overload
+    def signal(self, name: str, type: type[T], *, timeout: Span, default: D) -> Awaitable[T | D]: ...
+    @overload
+    def signal(
+        self, name: str, type: Any = Any, *, timeout: Span | None = None, default: Any = UNSET
+    ) -> Awaitable[Any]: ...
+    def signal(
+        self, name: str, type: Any = Any, *, timeout: Span | None = None, default: Any = UNSET
+    ) -> Awaitable[Any]:
+        """The value of a signal, which is given from outside. Without one the run ends, and the job waits for it in no
+        slot; its next run goes on behind this call. One name has one value, however often it is asked for.
+
+        The timeout counts from the first wait. Then it returns `default`, or raises SignalTimeout without one, in every
+        later run, too.
+        """
+        return self._awaited("ctx.signal()").signal(name, type, timeout, default)
 
     def _durable_run(self, what: str) -> DurableRun:
         if (durable := getattr(self, "_durable", None)) is None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -32,6 +32,9 @@ from ..task.context import Context
 from ..task.durable import CheckpointMismatch, Suspended
 from .report_buffer import RunReports
 from .transaction import TransactionalCompletion
+
+if TYPE_CHECKING:
+    from .durable_signals import AskedSignal, DurableSignals
 
 MAX_CHECKPOINT_BYTES = 1 << 20
 # The checkpoints of one job: a run that goes on loads them all.
@@ -87,6 +90,8 @@ class DurableSteps:
         self._blocked = set[Alarm]()
         """The calls that suspend the run once no step is under way."""
         self._until: datetime | None = None
+        self._signals: DurableSignals | None = None
+        """Made when the task first asks for a signal."""
         self.suspension: Suspend | None = None
         self.has_checkpointed = False
 
@@ -106,6 +111,14 @@ class DurableSteps:
         duration = seconds(span, "ctx.sleep()")
         return self._sleep(self._key(_checked_name("sleep" if name is None else name)), duration)
 
+    def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Coroutine[Any, Any, Any]:
+        self._check_place(f"signal {name!r:.80}")
+        if self._signals is None:
+            from .durable_signals import DurableSignals
+
+            self._signals = DurableSignals(self._ctx, self._clock, self._store_calls)
+        return self._signal(self._signals, self._signals.asked(name, type, timeout, default))
+
     def blocking(self) -> BlockingSteps:
         return BlockingSteps(self, self._threads.loop)
 
@@ -116,15 +129,18 @@ class DurableSteps:
 
     def _key(self, name: str) -> str:
         """The name of the checkpoint: the number of a repeated call is given when it is called."""
-        if (outer := _in_step.get()) is not None:
-            raise BadInput(f"step {name!r} was called inside of step {outer!r}: call it in the task itself")
-        if self._ctx.commitment is not None:
-            raise BadInput(f"step {name!r} was called inside of ctx.transaction(): call it before the block")
-        if self.suspension is not None:
-            raise Suspended
+        self._check_place(f"step {name!r}")
         with self._numbering:
             self._calls[name] += 1
             return name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
+
+    def _check_place(self, what: str) -> None:
+        if (outer := _in_step.get()) is not None:
+            raise BadInput(f"{what} was called inside of step {outer!r}: call it in the task itself")
+        if self._ctx.commitment is not None:
+            raise BadInput(f"{what} was called inside of ctx.transaction(): call it before the block")
+        if self.suspension is not None:
+            raise Suspended
 
     async def begin(self, key: str) -> Checkpoint | None:
         """What is stored of the step. If nothing is, it is under way until end() is called."""
@@ -243,27 +259,37 @@ class DurableSteps:
             return await self._clock.sleep(max(0.0, left))
         return await self._suspend(until)
 
+    # signals
+
+    async def _signal(self, signals: DurableSignals, asked: AskedSignal) -> Any:
+        if not await signals.is_decided(asked):
+            signals.wait(asked)
+            await self._suspend(None)
+        return signals.value(asked)
+
     def _left(self, until: datetime) -> float:
         return (until - self._clock.now()).total_seconds()
 
-    async def _suspend(self, until: datetime) -> None:
+    async def _suspend(self, until: datetime | None) -> None:
         """Raises Suspended once no step of the run is under way. Returns if the time has come before."""
         alarm, turns = Alarm(self._clock), 0
-        self._until = until if self._until is None else min(self._until, until)
+        if until is not None:
+            self._until = until if self._until is None else min(self._until, until)
         self._blocked.add(alarm)
         try:
             while turns < TURNS_BEFORE_SUSPENSION:
                 if self._under_way:
                     turns = 0
-                    await alarm.wait(self._left(until))
-                    if self._left(until) <= 0:
+                    await alarm.wait(None if until is None else self._left(until))
+                    if until is not None and self._left(until) <= 0:
                         return
                 else:
                     turns += 1
                     await asyncio.sleep(0)
         finally:
             self._blocked.discard(alarm)
-        self.suspension = Suspend(until=self._until)
+        signals = self._signals
+        self.suspension = Suspend(until=self._until) if signals is None else signals.suspension(self._until)
         raise Suspended
 
 
