@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import Any
+from typing import Any, Literal
 
-from mainspring import Context, Mainspring
+from msgspec import Struct
+
+from mainspring import Context, Mainspring, signal
 
 PLANS = ("free", "team", "enterprise")
+
+
+class Approval(Struct):
+    ok: bool
+    level: Literal["low", "high"] = "low"
+    amount: int = 0
+    by: str = ""
 
 
 class Cues(defaultdict[str, "asyncio.Queue[Any]"]):
@@ -101,6 +110,15 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
         """Two steps that follow the cues of their names."""
         export.using(step="left", max_retries=0).step(f"{name}-left")
         return export.using(step="right", max_retries=0).step(f"{name}-right")
+
+    @app.flow(queue="flows")
+    def ask(what: str = "approval") -> Any:
+        """A flow that waits for somebody."""
+        if what == "anything":
+            return signal("anything")
+        if what == "count":
+            return signal("count", int)
+        return signal("approval", Approval, timeout="3d", default=Approval(ok=False))
 
     @app.flow(queue="flows")
     def mesh(layers: int, width: int) -> Any:

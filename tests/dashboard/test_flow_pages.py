@@ -203,6 +203,48 @@ def test_a_dead_step_is_skipped_after_a_question(visit: Visits, live: Live) -> N
     expect(step_panel(page, "deliver").get_by_role("button", name="Skip")).to_have_count(0)
 
 
+def test_a_signal_is_given_by_a_form_of_its_type(visit: Visits, live: Live) -> None:
+    id = live.enqueue("ask")
+    page = visit(live, f"/flows/{id}?step=approval")
+    panel = step_panel(page, "approval")
+    expect(panel).to_contain_text("a signal: given from outside")
+    expect(page.get_by_role("region", name="Why")).to_contain_text("the signal 'approval' was not given until")
+    panel.get_by_role("button", name="Give").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Give")).to_be_enabled()
+    dialog.get_by_label("ok").select_option("yes")
+    dialog.get_by_label("level").select_option("high")
+    dialog.get_by_label("amount").fill("12")
+    dialog.get_by_label("by").fill('Ada "the boss"')
+    dialog.get_by_role("button", name="Give").click()
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+    expect(panel.get_by_role("button", name="Give")).to_have_count(0)
+    given = live.do(live.app.jobs.get(id)).result
+    assert given == '{"ok":true,"level":"high","amount":12,"by":"Ada \\"the boss\\""}'
+
+
+def test_a_signal_of_any_type_is_given_as_json(visit: Visits, live: Live) -> None:
+    id = live.enqueue("ask", "anything")
+    page = visit(live, f"/flows/{id}?step=anything")
+    step_panel(page, "anything").get_by_role("button", name="Give").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Value").fill("[1, 2")
+    expect(dialog.get_by_role("button", name="Give")).to_be_disabled()
+    dialog.get_by_label("Value").fill("[1, 2]")
+    dialog.get_by_role("button", name="Give").click()
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+    assert live.do(live.app.jobs.get(id)).result == "[1,2]"
+    id = live.enqueue("ask", "count")
+    page = visit(live, f"/flows/{id}?step=count")
+    step_panel(page, "count").get_by_role("button", name="Give").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Give")).to_be_disabled()
+    dialog.get_by_label("Value").fill("12")
+    dialog.get_by_role("button", name="Give").click()
+    expect(page.get_by_role("status").filter(has_text="completed")).to_be_visible()
+    assert live.do(live.app.jobs.get(id)).result == "12"
+
+
 def test_an_ended_flow_is_replayed_from_a_step_as_a_new_one(visit: Visits, live: Live) -> None:
     id = ended(live, "again", "fail", "the van broke down")
     page = visit(live, f"/flows/{id}?step=deliver")

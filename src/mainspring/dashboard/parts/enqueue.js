@@ -98,7 +98,7 @@ function Schema({ of: schema }) {
 
 const optional = (one) =>
   (one.default === undefined ? "optional" : `optional, default ${stringify(one.default)}`);
-const resolveRef = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
+export const resolveRef = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
 
 /** A JSON schema in a few words: "integer", "list of text", "a or b". */
 function typeText(given, defs) {

@@ -8,6 +8,7 @@ import { ActionButton } from "./action_button.js";
 import { Failure } from "./failure.js";
 import { Field, FormDialog, withToast } from "./form.js";
 import { FlowItems } from "./flow_items.js";
+import { GiveSignal } from "./give_signal.js";
 import { Icon } from "./icons.js";
 import { LoadMore, useRowLimit } from "./load_more.js";
 import { Facts } from "./page.js";
@@ -16,7 +17,9 @@ import { Time } from "./time.js";
 
 /** on: when the step runs. */
 const RUNS = { failure: "after a failure", end: "at the end, in any case" };
-const KINDS = { map: "a map: one job for each item", flow: "a flow of its own" };
+const KINDS = {
+  map: "a map: one job for each item", flow: "a flow of its own", signal: "a signal: given from outside",
+};
 
 const sentence = (words) => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
 
@@ -33,13 +36,17 @@ export function FlowStep({ flow, step, version, onChoose, onClose, changed }) {
       ${step.job_id && html`<a class="button" href=${jobLink(step.job_id)}>Job, runs and log</a>`}
       ${step.kind === "flow" && step.job_id && html`<a class="button primary" href=${flowLink(step.job_id)}>
         <${Icon} name="flow" />Its own flow</a>`}
+      ${step.signal && html`<${GiveSignal} id=${flow.job.id} step=${step} changed=${changed} />`}
       <${Retry} step=${step} job=${job} changed=${changed} />
       <${Skip} flow=${flow} step=${step} changed=${changed} />
       <${Replay} flow=${flow} step=${step} />
     </div>
     <${Facts} of=${[
       ["Task", step.task ? html`<a href=${link("jobs", { task: step.task })}>${step.task}</a>` : undefined],
-      ["Kind", KINDS[step.kind]], ["Queue", html`<a href=${link("jobs", { queue: step.queue })}>${step.queue}</a>`],
+      ["Kind", KINDS[step.kind]],
+      ["Queue", step.signal ? undefined : html`<a href=${link("jobs", { queue: step.queue })}>${step.queue}</a>`],
+      ["Late", step.signal?.deadline ? html`<${Time} at=${step.signal.deadline} />` : undefined],
+      ["Given", step.signal?.given_at ? html`<${Time} at=${step.signal.given_at} />` : undefined],
       ["Needs", step.needs.length ? html`<${Needs} names=${step.needs} onChoose=${onChoose} />` : "nothing"],
       ["Condition", step.when ? html`<code>${step.when}</code>` : undefined],
       ["Runs", RUNS[step.on]],
