@@ -100,6 +100,14 @@ class FlowEnded(Event, frozen=True, kw_only=True):
     """How each step has ended: completed, dead, not_run, cancelled or skipped."""
 
 
+class SignalReceived(Event, frozen=True, kw_only=True):
+    """A signal was given to a flow, or to another job, through this app; or it was refused."""
+
+    job: Job
+    name: str
+    answer: Literal["given", "twice", "late", "unknown", "full"]
+
+
 class JobLost(Event, frozen=True, kw_only=True):
     """A run lost its lease: the store refused its outcome, or the worker did not send it."""
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring import BadInput, Mainspring, StoreUnavailable
+from mainspring import BadInput, Mainspring, SignalRefused, StoreUnavailable, signal
 from mainspring.clock import EPOCH
 from mainspring.counters import Counters, CounterSnapshot
 from mainspring.health import Health
@@ -139,6 +139,28 @@ async def test_steps_are_counted_when_their_flow_has_ended(app: Mainspring) -> N
         ("mainspring_flow_steps_total", "flow", "dead", "check"): 2,
         ("mainspring_flow_steps_total", "flow", "completed", "again"): 1,
         ("mainspring_flow_steps_total", "flow", "not_run", "again"): 2,
+    }
+
+
+async def test_signals_are_counted(app: Mainspring) -> None:
+    meter = measure(app)
+
+    @app.flow
+    def ask() -> int:
+        return signal("size", int)
+
+    async with app:
+        run = await ask.enqueue()
+        await app.drain()
+        await run.signal("size", 5)
+        for name in ("size", "sise"):
+            with pytest.raises(SignalRefused):
+                await run.signal(name, 6)
+    found = {labels: count for labels, count in shown(meter).items() if labels[0] == "mainspring_signals_total"}
+    assert found == {
+        ("mainspring_signals_total", "ask", "size", "given"): 1,
+        ("mainspring_signals_total", "ask", "size", "twice"): 1,
+        ("mainspring_signals_total", "ask", "sise", "unknown"): 1,
     }
 
 

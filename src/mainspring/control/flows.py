@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import BadInput, JobExists
-from ..events import JobsChanged
+from ..events import JobsChanged, SignalReceived
 from ..flow.graph import Graph
 from ..flow.signal_call import signal_value
 from ..ids import JobId
@@ -220,6 +220,9 @@ class Flows:
         text = await computation.run(lambda: signal_value(task, name, value))
         store = flow_store(await self._engine.connect())
         refusal = await store.change_flow(job.id, GiveSignal(name, text, checked_delivery(delivery, now)), now=now)
+        answer = "given" if refusal is None else refusal.signal
+        if answer is not None:
+            self._engine.events.emit(SignalReceived(at=now, job=job, name=name, answer=answer))
         if refusal is not None:
             raise signal_error(refusal)
         self._engine.events.emit(JobsChanged(at=now, action=Action.UPDATE, ids=(job.id,)))

@@ -22,6 +22,7 @@ JOBS_EXPIRED = "mainspring_jobs_expired_total"
 JOBS_LOST = "mainspring_jobs_lost_total"
 JOBS_POSTPONED = "mainspring_jobs_postponed_total"
 FLOW_STEPS = "mainspring_flow_steps_total"
+SIGNALS = "mainspring_signals_total"
 LEAKS = "mainspring_leaks_total"
 LOOP_LAG = "mainspring_loop_lag_seconds"
 STARTS = "mainspring_process_starts_total"
@@ -51,6 +52,7 @@ KINDS: Mapping[str, MetricKind] = {
     JOBS_LOST: MetricKind("Runs whose lease was lost, so that their outcome was discarded."),
     JOBS_POSTPONED: MetricKind("Runs that left a job to a worker with the task version of its payload.", ("job",)),
     FLOW_STEPS: MetricKind("Steps by how they had ended when their flow did.", ("flow", "step", "state")),
+    SIGNALS: MetricKind("Signals that were given or refused through this process.", ("flow", "name", "what")),
     LEAKS: MetricKind("Runs that ignored their interruption, and kept their slot."),
     RECORDS_UNREADABLE: MetricKind("Records that were skipped because they cannot be decoded.", ("kind",)),
     LOOP_LAG: MetricKind("Delay of the event loop in waking a sleeper of one second.", (), seconds(10, 24, 2)),

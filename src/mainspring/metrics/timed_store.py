@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ..counters import Counters
-from ..events import FlowEnded, JobLost, JobPostponed, SlotLeaked, StoreTrouble
+from ..events import FlowEnded, JobLost, JobPostponed, SignalReceived, SlotLeaked, StoreTrouble
 from ..records.job import UnreadableRecord
 from ..records.worker import Claim
 from ..schedule.record import Due
@@ -26,6 +26,7 @@ from .process import (
     JOBS_LOST,
     JOBS_POSTPONED,
     LEAKS,
+    SIGNALS,
     STORE_ERRORS,
     STORE_SECONDS,
 )
@@ -112,6 +113,10 @@ def _count_steps(counters: Counters, event: FlowEnded) -> None:
         counters.count(FLOW_STEPS, event.job.task, step, state)
 
 
+def _signal_labels(event: SignalReceived) -> tuple[str, str, str]:
+    return event.job.task, event.name, event.answer
+
+
 _OBSERVERS: dict[str, Callable[[Counters, Sequence[Any], dict[str, Any], Any], None]] = {
     "finish": _observe_finish,
     "claim": _observe_claim,
@@ -131,6 +136,7 @@ def measure(app: Mainspring) -> Counters:
         app.events.subscribe(JobLost, lambda event: counters.count(JOBS_LOST))
         app.events.subscribe(JobPostponed, lambda event: counters.count(JOBS_POSTPONED, event.job.task))
         app.events.subscribe(FlowEnded, lambda event: _count_steps(counters, event))
+        app.events.subscribe(SignalReceived, lambda event: counters.count(SIGNALS, *_signal_labels(event)))
         app.events.subscribe(SlotLeaked, lambda event: counters.count(LEAKS))
         app.events.subscribe(
             StoreTrouble, lambda event: counters.count(ERRORS_SURVIVED, event.doing, "StoreUnavailable")

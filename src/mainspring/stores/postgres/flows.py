@@ -13,7 +13,7 @@ from ...records.query import Refusal
 from ...records.run import Checkpoint
 from ..graph_cache import decode_graphs, graph_of
 from ..rows import COLUMNS, job_of
-from ..rules.read_sets import of_flow_request
+from ..rules.read_sets import of_flow_request, of_signal
 from .flow_latch import PostgresFlowLatch
 from .flow_rows import decode_flows, lock_families
 from .item_counts import counted_ends, with_counted
@@ -58,21 +58,48 @@ class PostgresFlows(PostgresFlowLatch):
 
     async def change_flow(self, id: JobId, request: FlowRequest, *, now: datetime) -> Refusal | None:
         self._idle = False
-        older = await self._older_workers(now) if isinstance(request, GiveSignal) else ()
-        refusal = await self._transact(lambda db: _change_flow(db, id, request, now, older))
+        if isinstance(request, GiveSignal):
+            refusal = await self._give(id, request, now)
+        else:
+            refusal = await self._transact(lambda db: _change_flow(db, id, request, now))
         self._announce("new", "final")
         return refusal
 
+    async def _give(self, id: JobId, request: GiveSignal, now: datetime) -> Refusal | None:
+        """Older workers are looked for only before a row is made: they are shut out while there is one."""
+        try:
+            return await self._transact(lambda db: _give_signal(db, id, request, now, None))
+        except _NoRow:
+            older = await self._older_workers(now)
+            return await self._transact(lambda db: _give_signal(db, id, request, now, older))
 
-async def _change_flow(
-    db: Session, id: JobId, request: FlowRequest, now: datetime, older_workers: Sequence[WorkerId]
+
+class _NoRow(Exception):
+    """The job has no row in which a signal could be kept."""
+
+
+async def _give_signal(
+    db: Session, id: JobId, request: GiveSignal, now: datetime, older_workers: Sequence[WorkerId] | None
 ) -> Refusal | None:
+    """Runs inside a transaction. It cancels no steps, and so locks no other flows. If there is no row, `older_workers`
+    has to be known."""
+    from ..rules.flow_requests import change_flow
+
+    tables = await load(db, [id], of_signal)
+    if tables.flow(id) is None and older_workers is None:
+        raise _NoRow
+    tables.older_workers = older_workers or ()
+    refusal = change_flow(tables, id, request, now)
+    await write(db, tables)
+    return refusal
+
+
+async def _change_flow(db: Session, id: JobId, request: FlowRequest, now: datetime) -> Refusal | None:
     """Runs inside a transaction."""
     from ..rules.flow_requests import change_flow
 
     await lock_families(db, [id])
     tables = await load(db, [id], of_flow_request)
-    tables.older_workers = older_workers
     refusal = change_flow(tables, id, request, now)
     await write(db, tables)
     return refusal

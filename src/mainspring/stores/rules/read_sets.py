@@ -201,6 +201,12 @@ def of_change(action: Action, id: JobId, known: KnownValues) -> Iterator[Name]:
         yield Name("flow", job.step.flow)
 
 
+def of_signal(id: JobId, known: KnownValues) -> Iterator[Name]:
+    """A signal reads the flow, and the state of its job."""
+    yield Name("flow", id)
+    yield Name("seen_job", id)
+
+
 def of_flow_request(id: JobId, known: KnownValues) -> Iterator[Name]:
     """What is asked of a flow reads it, and what a retry of its job reads: it may be reopened."""
     yield Name("flow", id)
