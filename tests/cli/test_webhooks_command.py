@@ -151,7 +151,7 @@ def test_a_trigger_fires_a_schedule_or_takes_a_whole_message(cli, shop):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["x"], 1, "makes a job of a task, or fires a schedule"),
+        (["x"], 1, "makes a job of a task, fires a schedule"),
         (["x", "--task", "ad"], 1, "no task 'ad' is registered"),
         (["x", "--task", "add", "--body", "--argument", "a=body"], 2, "give it, or --argument, not both"),
         (["x", "--task", "add", "--argument", "a"], 2, "is not NAME=PART"),

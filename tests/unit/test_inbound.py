@@ -92,7 +92,7 @@ async def test_a_trigger_is_changed_and_deleted(app: Mainspring) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a name for no URL": ({"name": "a/b", "task": "greet"}, BadInput, "a trigger's name is up to 100"),
-    "neither": ({}, BadInput, "makes a job of a task, or fires a schedule: give one"),
+    "neither": ({}, BadInput, "makes a job of a task, fires a schedule, or gives a signal: give one"),
     "both": ({"task": "greet", "schedule": "nightly"}, BadInput, "give one of them"),
     "an unknown task": ({"task": "greed"}, UnknownTask, "no task 'greed' is registered in this app.*greet"),
     "a schedule's queue": ({"schedule": "nightly", "queue": "x"}, BadInput, "has a queue and a priority of its own"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from http_client import Client
 
-from mainspring import Mainspring, Retention, every
+from mainspring import Mainspring, Retention, every, signal
 from mainspring.api.routes.triggers import MAX_MESSAGE_BYTES
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import STANDINGS, Standing
@@ -316,3 +316,43 @@ async def test_a_job_of_a_trigger_has_the_trigger_as_enqueued_by(
     async with client(None) as http:
         answer = await http.post("/hooks/paid", content=b"{}", headers=signed(b"{}", clock))
     assert (await spring.jobs.get(answer.json()["job_id"])).enqueued_by == "trigger:paid"
+
+
+async def test_a_message_gives_a_signal_to_the_flow_that_it_names(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
+    @spring.flow
+    def ask() -> Any:
+        return signal("payment")
+
+    run, other = await ask.enqueue(), await ask.enqueue()
+    options = {"signal": "payment", "job": "body.data.flow", "arguments": {"amount": "body.data.amount"}}
+    async with client("admin") as http:
+        for wrong, error in (
+            ({"signal": "payment"}, "go together"),
+            ({"signal": "payment", "job": "body", "task": "ask"}, "give one of them"),
+            ({"signal": "payment", "job": "data.flow"}, "taken from"),
+            ({"signal": "", "job": "body"}, "a signal's name"),
+            ({**options, "queue": "a"}, "gives a signal to a job"),
+        ):
+            refused = await http.post("/triggers", json={"name": "paid", **wrong})
+            assert (refused.status_code, error in refused.json()["detail"]) == (422, True)
+        made = await http.post("/triggers", json={"name": "paid", "secret": SECRET, "kwargs": {"ok": True}, **options})
+        assert (made.json()["trigger"]["signal"], made.json()["trigger"]["job"]) == ("payment", "body.data.flow")
+    async with client(None) as http:
+        for body, id, status in (
+            ({"flow": run.id, "amount": 5}, "msg_1", 202),
+            ({"flow": run.id, "amount": 5}, "msg_1", 202),
+            ({"flow": run.id, "amount": 6}, "msg_2", 409),
+            ({"flow": other.id, "amount": 6}, "msg_2", 202),
+            ({"flow": "none", "amount": 6}, "msg_3", 404),
+            ({"flow": 5, "amount": 6}, "msg_4", 422),
+            ({"amount": 6}, "msg_5", 422),
+        ):
+            text = json.dumps({"data": body}).encode()
+            answer = await http.post("/hooks/paid", content=text, headers=signed(text, clock, id))
+            assert answer.status_code == status, answer.text
+    await spring.drain()
+    assert [await flow.result(timeout=0) for flow in (run, other)] == [
+        {"amount": 5, "ok": True}, {"amount": 6, "ok": True}
+    ]  # fmt: skip

@@ -42,6 +42,8 @@ def webhook_page(hook: Webhook, standing: Standing, now: datetime) -> Text:
 
 def trigger_page(trigger: InboundTrigger, now: datetime) -> Text:
     target = f"task {trigger.task}" if trigger.task is not None else f"schedule {trigger.schedule}"
+    if trigger.signal is not None:
+        target = f"signal {trigger.signal} of the job {trigger.job}"
     disabled_at = "" if trigger.disabled_at is None else render.exact(trigger.disabled_at, now)
     arguments = trigger.arguments
     parts = "the whole message" if arguments == "body" else _pairs(arguments)

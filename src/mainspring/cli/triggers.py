@@ -39,6 +39,8 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--task", metavar="TASK", help="Create a job of this task.")
 @click.option("--schedule", metavar="NAME", help="Fire this schedule.")
+@click.option("--signal", metavar="NAME", help="Give this signal to the job that --job finds.")
+@click.option("--job", metavar="PART", help="Where the message has the id of that job, e.g. body.data.flow.")
 @click.option("--queue", metavar="NAME", help="Of the job. Default: the task's own.")
 @click.option("--priority", type=int, help="Of the job. Default: the task's own.")
 @click.option("--kwargs", type=json_object, default="{}", metavar="JSON", help="Fixed arguments, as a JSON object.")
@@ -52,6 +54,8 @@ async def create(
     name: str,
     task: str | None,
     schedule: str | None,
+    signal: str | None,
+    job: str | None,
     queue: str | None,
     priority: int | None,
     kwargs: dict[str, Any],
@@ -68,6 +72,8 @@ async def create(
         name,
         task=task,
         schedule=schedule,
+        signal=signal,
+        job=job,
         queue=queue,
         priority=priority,
         kwargs=kwargs,
@@ -95,6 +101,8 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--task", metavar="TASK", help="Create a job of this task, instead of what it does now.")
 @click.option("--schedule", metavar="NAME", help="Fire this schedule, instead of what it does now.")
+@click.option("--signal", metavar="NAME", help="Give this signal, instead of what it does now.")
+@click.option("--job", metavar="PART", help="With --signal: where the message has the id of the job.")
 @click.option("--queue", metavar="NAME", help="Of the job; '' for the task's own.")
 @click.option("--priority", metavar="NUMBER", help="Of the job; '' for the task's own.")
 @click.option("--kwargs", type=json_object, metavar="JSON", help="Fixed arguments, as a JSON object.")
@@ -108,11 +116,13 @@ async def update(app: Mainspring, name: str, body: bool, parts: tuple[str, ...],
     if body and parts:
         raise click.UsageError("--body makes the whole message arguments: give it, or --argument, not both")
     changes = {option: value for option, value in given.items() if value is not None}
-    if changes.get("task") and changes.get("schedule"):
-        raise click.UsageError("a trigger makes a job of a task, or fires a schedule: give one of them")
-    for one, other in (("task", "schedule"), ("schedule", "task")):
-        if changes.get(one):
-            changes[other] = None
+    does = [one for one in ("task", "schedule", "signal") if changes.get(one)]
+    if len(does) > 1:
+        raise click.UsageError("a trigger makes a job of a task, fires a schedule, or gives a signal: give one of them")
+    if does:
+        changes |= {other: None for other in ("task", "schedule", "signal") if other != does[0]}
+        if does != ["signal"]:
+            changes["job"] = None
     changes |= {option: None for option in ("queue", "priority") if changes.get(option) == ""}
     if changes.get("priority") is not None:
         changes["priority"] = _parse_number(changes["priority"])

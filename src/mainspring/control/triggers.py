@@ -5,6 +5,7 @@ from __future__ import annotations
 from builtins import list as List
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from ..actor import act_as
 from ..errors import BadInput, UnknownTask
+from ..flow.signal_call import check_name as check_signal_name
 from ..records.job import Enqueued, NewJob
 from ..span import Span, seconds
 from ..store import Store
@@ -47,6 +49,8 @@ class TriggerOptions(TypedDict, total=False):
 
     task: str | None
     schedule: str | None
+    signal: str | None
+    job: str | None
     queue: str | None
     priority: int | None
     kwargs: Mapping[str, Any]
@@ -80,7 +84,8 @@ class Triggers:
     async def create(
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:
-        """Creates a trigger: a message signed with its secret enqueues a job of `task`, or fires `schedule`."""
+        """Creates a trigger: a message signed with its secret enqueues a job of `task`, fires `schedule`, or gives
+        `signal` to the flow whose id stands at `job` in the message."""
         return await self._create(name, options, Redacted(secret_or_new(secret)))
 
     @audited("triggers.create")
@@ -136,7 +141,7 @@ class Triggers:
     # receiving
 
     async def receive(self, name: str, call: Call) -> Handle[Any]:
-        """Enqueues the job, or fires the schedule, of a signed and recent message; once per message.
+        """Enqueues the job, fires the schedule, or gives the signal, of a signed and recent message; once per message.
 
         Raises NotSigned for a wrong signature or an unknown trigger, BadInput for a message that does not fit.
         """
@@ -149,6 +154,8 @@ class Triggers:
         trigger = call.authenticate(found[0] if found else None, now).trigger
         made = await self._decode(trigger, call.body)
         with act_as(f"trigger:{trigger.name}"):
+            if trigger.signal is not None and isinstance(made, dict):
+                return await self._signal(trigger, trigger.signal, made, call)
             if isinstance(made, NewJob):
                 return await self._enqueue(store, trigger, made, call, now)
             return await self._fire(store, trigger, made, call, now)
@@ -179,6 +186,15 @@ class Triggers:
         (handle,) = await self._engine.insert([replace(job, id=seen.text, **key)])
         await record_job_made(store, seen, handle.id, now)
         return handle
+
+    async def _signal(self, trigger: InboundTrigger, signal: str, values: dict[str, Any], call: Call) -> Handle[Any]:
+        """The message is the delivery: repeated, it changes nothing."""
+        computation = Computation(self._engine.clock, "the check of this message")
+        id = await computation.run(lambda: trigger.job_id(call.body))
+        own_value = bool(trigger.arguments or trigger.kwargs)
+        delivery = f"trigger:{trigger.name}:{sha256(call.id.encode()).hexdigest()}"
+        await self._engine.flows.signal(id, signal, values if own_value else None, delivery=delivery)
+        return self._engine.handle(Enqueued(id, "duplicate"), (await self._engine.jobs.get(id)).task)
 
     async def _fire(
         self, store: Store, trigger: InboundTrigger, values: dict[str, Any], call: Call, now: datetime
@@ -212,10 +228,16 @@ class Triggers:
             if key in values:
                 values[key] = check(values[key])
         changed: InboundTrigger = replace(trigger, **values)
-        if (changed.task is None) == (changed.schedule is None):
-            raise BadInput(f"{what} makes a job of a task, or fires a schedule: give one of them")
-        if changed.schedule is not None and (changed.queue is not None or changed.priority is not None):
-            raise BadInput(f"{what} fires a schedule, which has a queue and a priority of its own")
+        if [changed.task, changed.schedule, changed.signal].count(None) != 2:
+            raise BadInput(f"{what} makes a job of a task, fires a schedule, or gives a signal: give one of them")
+        if changed.task is None and (changed.queue is not None or changed.priority is not None):
+            does = "fires a schedule, which has" if changed.signal is None else "gives a signal to a job, which has"
+            raise BadInput(f"{what} {does} a queue and a priority of its own")
+        if (changed.signal is None) != (changed.job is None):
+            raise BadInput(f"{what}: signal= and job= go together: the name, and where the message has the job's id")
+        if changed.signal is not None:
+            check_signal_name(changed.signal)
+            check_arguments({"job": changed.job})
         tasks = self._engine.tasks
         if changed.task is not None:
             check_public(check_name(changed.task, "task name"), what)

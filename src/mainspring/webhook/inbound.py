@@ -1,4 +1,7 @@
-"""Inbound triggers: signed messages from other servers that enqueue a job or fire a schedule. No I/O, no clock."""
+"""Inbound triggers: signed messages from other servers that enqueue a job, fire a schedule or give a signal.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,12 @@ class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     task: str | None = None
-    """The task to enqueue; or None, and `schedule` is fired."""
+    """The task to enqueue; or None, and `schedule` is fired, or `signal` is given."""
     schedule: str | None = None
+    signal: str | None = None
+    """The signal of a flow, or of another job, whose value are the arguments."""
+    job: str | None = None
+    """With `signal`: where the message has the id of that job, such as body.data.flow."""
     queue: str | None = None
     priority: int | None = None
     kwargs: Mapping[str, Any] = {}
@@ -47,6 +54,13 @@ class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime
     disabled_at: datetime | None = None
     revision: int = 1
+
+    def job_id(self, body: bytes) -> str:
+        """The id of the job that gets the signal. Raises BadPayload if the message has none."""
+        (found,) = _message_arguments({"job": self.job or BODY}, body).values()
+        if not isinstance(found, str):
+            raise BadPayload(f"the message has no id of a job as {self.job!r}, which is text")
+        return found
 
     def values(self, body: bytes) -> dict[str, Any]:
         """The arguments of a call. Raises BadPayload if the message has an argument that is fixed."""

@@ -31,6 +31,10 @@ class TriggerEdit(Struct, kw_only=True, forbid_unknown_fields=True):
     """The task of the job that it creates. A trigger has either a task or a schedule."""
     schedule: str | UnsetType | None = UNSET
     """The schedule that it fires."""
+    signal: str | UnsetType | None = UNSET
+    """The signal that it gives to a flow, or to another job."""
+    job: str | UnsetType | None = UNSET
+    """With `signal`: where the message has the id of that job, such as body.data.flow."""
     queue: str | UnsetType | None = UNSET
     priority: int | UnsetType | None = UNSET
     kwargs: dict[str, Any] | UnsetType = UNSET
@@ -49,6 +53,8 @@ class NewTrigger(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Slug
     task: str | None = None
     schedule: str | None = None
+    signal: str | None = None
+    job: str | None = None
     queue: str | None = None
     priority: int | None = None
     kwargs: dict[str, Any] = {}
