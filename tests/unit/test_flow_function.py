@@ -322,7 +322,7 @@ def test_options_of_a_step_add_up() -> None:
         (lambda: careful.using(on_conflict="raise").step(), "no on_conflict"),
         (lambda: careful.using(debounce_limit=5).step(), "no debounce_limit"),
         (lambda: careful.using(at_once=5).step(), "comes with limits"),
-        (lambda: signal("approval"), "comes with durable steps"),
+        (lambda: signal("approval", int, default=5), "default= is the value after the timeout"),
     ],
 )
 def test_option_that_a_step_cannot_have_is_refused(make: Callable[[], Any], text: str) -> None:

@@ -174,6 +174,20 @@ async def test_a_value_that_does_not_fit_ends_the_job(app: Mainspring, clock: Vi
         assert "the value of signal 'n' does not fit" in job.failure.message
 
 
+async def test_plain_functions_wait_for_signals(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    def wait(ctx: Context) -> int:
+        return ctx.sync.signal("n", int) + ctx.sync.signal("m", int, timeout="5m", default=1)
+
+    async with app:
+        run = await wait.enqueue()
+        assert (await work(app, clock, run)).state is State.WAITING
+        await run.signal("n", 7)
+        assert (await work(app, clock, run)).state is State.WAITING
+        await work(app, clock, run, 400)
+        assert await run.result(timeout=0) == 8
+
+
 async def test_wrong_calls_are_refused(app: Mainspring, clock: VirtualClock) -> None:
     found: list[str] = []
 

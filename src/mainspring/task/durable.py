@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
+
+from msgspec import UNSET
 
 from ..errors import BadInput
 from ..records.outcome import Discard, Suspend
 from ..span import Span, seconds
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class Suspended(BaseException):
@@ -44,6 +49,7 @@ class BlockingRun(Protocol):
 
     def step(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None) -> Any: ...
     def sleep(self, span: Span, name: str | None) -> None: ...
+    def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Any: ...
 
 
 class SyncContext:
@@ -60,6 +66,15 @@ class SyncContext:
         self, span: Span = 0.0, *, days: float = 0, hours: float = 0, minutes: float = 0, name: str | None = None
     ) -> None:
         self._blocking("ctx.sync.sleep()").sleep(total_span(span, days, hours, minutes), name)
+
+    @overload
+    def signal(self, name: str, type: type[T], *, timeout: Span | None = None) -> T: ...
+    @overload
+    def signal(self, name: str, type: type[T], *, timeout: Span, default: D) -> T | D: ...
+    @overload
+    def signal(self, name: str, type: Any = Any, *, timeout: Span | None = None, default: Any = UNSET) -> Any: ...
+    def signal(self, name: str, type: Any = Any, *, timeout: Span | None = None, default: Any = UNSET) -> Any:
+        return self._blocking("ctx.sync.signal()").signal(name, type, timeout, default)
 
     def _blocking(self, what: str) -> BlockingRun:
         if in_event_loop():

@@ -319,6 +319,9 @@ class BlockingSteps:
     def sleep(self, span: Span, name: str | None) -> None:
         self._wait(self._steps.sleep(span, name))
 
+    def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Any:
+        return self._wait(self._steps.signal(name, type, timeout, default))
+
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for work in the event loop. An interruption of this thread arrives between two looks at it."""
         ended = asyncio.run_coroutine_threadsafe(work, self._loop)
