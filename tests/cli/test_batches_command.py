@@ -60,7 +60,7 @@ def test_batches_show_has_counts_callbacks_and_why(cli, shop, work, monkeypatch)
     half, news = json.loads(cli("batches", "list", "--json", "--app", shop).stdout)
     shown = cli("batches", "show", half["id"], "--app", shop).stdout
     assert "half" in shown
-    assert "1 jobs (1 dead)" in shown
+    assert "1 job (1 dead)" in shown
     assert "open: its maker adds more" in shown
     shown = cli("batches", "show", news["id"], "--app", shop).stdout
     assert '{"issue":7}' in shown

@@ -35,7 +35,9 @@ async def list_(
     app: Mainspring, states: tuple[Shown, ...], unfinished: bool, limit: int, after: str | None, as_json: bool
 ) -> None:
     """List batches, newest first, with how many of their jobs have ended."""
-    wanted = tuple(state for state in _OPEN if not states or state in states) if unfinished else states
+    wanted: tuple[Shown, ...] = (
+        tuple(state for state in _OPEN if not states or state in states) if unfinished else states
+    )
     page = await app.batches.list(states=wanted or None, limit=limit, after=after)
     if as_json:
         print_json(msgspec.to_builtins(list(page)))

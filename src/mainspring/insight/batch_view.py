@@ -43,15 +43,16 @@ def batch_name(job: Job) -> str:
 def batch_view(job: Job, found: FlowWithPlan, now: datetime) -> BatchView:
     row, graph = found.row, Graph(found.plan)
     counts = row.counts[JOBS_STEP]
-    states = (step_state(status, None, now) for status in row.statuses)
-    steps = dict(zip((step.name for step in graph.steps), states, strict=True))
+    callbacks: dict[str, StepState] = {
+        graph.steps[n].name: step_state(status, None, now) for n, status in enumerate(row.statuses) if n != JOBS_STEP
+    }
     return BatchView(
         id=job.id,
         name=batch_name(job),
         state=job.shown(now),
         open=not counts.closed and row.state == "open",
         counts=batch_counts(counts),
-        callbacks={name: state for name, state in steps.items() if name != graph.steps[JOBS_STEP].name},
+        callbacks=callbacks,
         metadata={name: value for name, value in job.metadata.items() if name != "batch"},
         reason=job.cancel_reason or row.notes.get(JOBS_STEP),
         created_at=job.created_at,

@@ -24,7 +24,8 @@ class BatchCounts(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         ends = (f"{count:,} {name}" for name, count in self._named() if count)
-        return f"{self.total:,} jobs ({', '.join(ends)})" if self.total else "no jobs"
+        jobs = "job" if self.total == 1 else "jobs"
+        return f"{self.total:,} {jobs} ({', '.join(ends)})" if self.total else "no jobs"
 
     def _named(self) -> list[tuple[str, int]]:
         return [(name, getattr(self, name)) for name in ("completed", "dead", "cancelled", "unfinished")]

@@ -196,8 +196,9 @@ async def _found(app: Mainspring, id: JobId) -> Batch:
 
 
 def _item(view: BatchView) -> BatchItem:
-    fields = asdict(view) | {"metadata": redact_mapping(view.metadata)}
-    return BatchItem(**fields | {"reason": None if view.reason is None else redact_line(view.reason)})
+    reason = None if view.reason is None else redact_line(view.reason)
+    fields: dict[str, Any] = {**asdict(view), "metadata": redact_mapping(view.metadata), "reason": reason}
+    return BatchItem(**fields)
 
 
 ROUTES = [list_batches, get_batch, begin_batch, add_batch_jobs, close_batch]
