@@ -18,6 +18,7 @@ from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Discard, Done, RunEnd, Skip, Suspend, decide
 from mainspring.records.plan import Plan
 from mainspring.records.query import Filter
+from mainspring.records.worker import CarryOn
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, claim, claim_job, finish_run, new_job, put, read_job
@@ -25,6 +26,7 @@ from mainspring.testing.contract.flow import a_step, chain, flows_of, row_of, st
 from servers import Postgres, Redis
 
 TASKS = ("inner", "s", "last", "deep", "deeper", "task")
+STEP_TASKS = ("s", "last", "deep", "deeper")
 STEPS = 5
 PLAN = Plan(
     (
@@ -42,6 +44,8 @@ class Walk:
     def __init__(self, store: Store, seed: int) -> None:
         self.store, self.chance = store, random.Random(seed)
         self.told: list[str] = []
+        self.started: list[Job] = []
+        """What runs since a step before it has ended."""
 
     async def begin(self) -> None:
         (self.outer,) = await put(self.store, new_job(plan=PLAN))
@@ -61,12 +65,16 @@ class Walk:
             await self.check(id)
 
     async def end(self, limit: int) -> None:
-        jobs = (await claim(self.store, tasks=TASKS, limit=limit)).jobs
+        jobs = (await claim(self.store, tasks=TASKS, limit=limit)).jobs + self.started
         ends: list[RunEnd] = [
             self.chance.choice([Done("1"), Discard("no"), Skip("no"), Done('"f"', finish=True)]) for _ in jobs
         ]
         self.told += [f"{job.task} {end!r}" for job, end in zip(jobs, ends, strict=True)]
-        await self.store.finish([decide(job, end, now=NOW) for job, end in zip(jobs, ends, strict=True)])
+        outcomes = [decide(job, end, now=NOW) for job, end in zip(jobs, ends, strict=True)]
+        more = CarryOn(worker="ada", queues=None, tasks=STEP_TASKS, limit=self.chance.choice([1, 9]), now=NOW)
+        self.started = list((await self.store.finish(outcomes, carry_on=more)).carried_on)
+        assert self.started == [await read_job(self.store, job.id) for job in self.started], self.told
+        assert {job.state for job in self.started} <= {State.RUNNING}, self.told
 
     async def skip(self) -> None:
         id = self.chance.choice([self.outer, self.inner])
