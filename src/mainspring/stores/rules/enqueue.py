@@ -25,12 +25,13 @@ def enqueue(tables: Tables, new_jobs: Sequence[NewJob], now: datetime) -> list[E
     may_refuse = any(new.on_conflict == "raise" for new in new_jobs)
     if may_refuse:
         tables.savepoint()
+        tables.flow_changes.savepoint()
     answers = []
     for n, new in enumerate(new_jobs):
         answers.append(enqueue_one(tables, new, now))
         if answers[n].status == "refused":
             tables.roll_back()
-            tables.flow_changes.clear()
+            tables.flow_changes.roll_back()
             return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(new_jobs)]
     if may_refuse:
         tables.release()

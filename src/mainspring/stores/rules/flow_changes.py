@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import datetime
 
 from ...ids import JobId
@@ -76,6 +77,7 @@ class FlowChanges:
 
     def __init__(self) -> None:
         self.noted: dict[JobId, FlowChange] = {}
+        self._saved: dict[JobId, FlowChange] = {}
         self.due: list[JobId] | None = None
         """The jobs of steps and flows that have become due, if the verb may start them."""
 
@@ -104,8 +106,12 @@ class FlowChanges:
         taken, self.noted = self.noted, {}
         return taken
 
-    def clear(self) -> None:
-        self.noted, self.due = {}, None
+    def savepoint(self) -> None:
+        """Remembers the changes so far, for roll_back()."""
+        self._saved = deepcopy(self.noted)
+
+    def roll_back(self) -> None:
+        self.noted = self._saved
 
     def note_suspension(
         self, id: JobId, at: datetime, plan: Plan | None, queue: str, awaits: tuple[AwaitedSignal, ...] = ()

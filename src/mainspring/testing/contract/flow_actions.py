@@ -37,6 +37,19 @@ from .sentences import proves
 
 
 class FlowActionsContract(Contract):
+    @proves("FL2", "F9")
+    async def test_a_refused_job_that_follows_another_run_takes_nothing_from_flows(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, chain("a", "b"))
+            first = await claim_job(store, (await step_job(store, id, 0)).id, tasks=["a"])
+            await put(store, new_job(task="held", unique_key="k"))
+            other = await start(store)
+            refused = new_job(unique_key="k", on_conflict="raise")
+            ends = [decide(first, Done("1"), now=NOW), replace(decide(other, Done(), now=NOW), then=(refused,))]
+            assert await store.finish(ends) == {first.id, other.id}
+            assert (await row_of(store, id)).statuses == "cr"
+            assert refused.id not in [job.id for job in await all_jobs(store)]
+
     @proves("FL8", "FL4", "FL5")
     async def test_cancelling_a_flow_cancels_its_steps_and_then_wakes_it(self) -> None:
         async with self.opened() as store:
