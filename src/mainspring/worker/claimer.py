@@ -133,6 +133,8 @@ class Claimer:
 
     def ask(self, outcomes: Sequence[Outcome]) -> CarryOn | None:
         """What to ask for as these outcomes are stored: at most a job for each step; None for nothing."""
+        if not self._slots.reserved:
+            return None  # as with all jobs without flows
         ended, now = sum(map(_ends_step, outcomes)), self._clock.now()
         late = self._clock.monotonic() - self._claimed_at > CARRY_ON_SECONDS
         if not ended or late or self._state.max_runs < math.inf:
@@ -143,10 +145,12 @@ class Claimer:
             return None
         return CarryOn(worker=self._worker, queues=served[0], tasks=served[1], limit=limit, now=now)
 
-    def take_on(self, outcomes: Sequence[Outcome], jobs: Sequence[Job]) -> list[tuple[Run, Outcome]]:
-        """Starts the jobs that came as these outcomes were stored. Returns those that are given back, because the
+    def take_on(self, batch: Sequence[tuple[Run, Outcome]], jobs: Sequence[Job]) -> list[tuple[Run, Outcome]]:
+        """Starts the jobs that came as this batch was stored. Returns those that are given back, because the
         worker was told to stop meanwhile."""
-        self._slots.reserve(-sum(map(_ends_step, outcomes)))
+        if not self._slots.reserved:
+            return []
+        self._slots.reserve(-sum(_ends_step(outcome) for _, outcome in batch))
         if not jobs or self._epoch != self._state.epoch:
             return []  # as in claim()
         if not self._state.stopping:

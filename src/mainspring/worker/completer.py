@@ -140,7 +140,7 @@ class Completer:
                 failpoint("finish.after_commit")
                 self._emit(batch, finished)
                 if self._claimer is not None:
-                    for run, outcome in self._claimer.take_on([outcome for _, outcome in batch], finished.carried_on):
+                    for run, outcome in self._claimer.take_on(batch, finished.carried_on):
                         self.add(run, outcome)
                 self._on_stored()
                 batch, finished = [], Finished()
