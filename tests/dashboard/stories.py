@@ -42,6 +42,9 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
             match await cues[name].get():
                 case ("progress", *given):
                     ctx.progress(*given)
+                case ("write", *chunks):
+                    for chunk in chunks:
+                        await ctx.write(chunk)
                 case ("log", line):
                     ctx.log.info("%s", line)
                 case ("fail", reason):
@@ -76,6 +79,7 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
         """Repeats its words in every output of a task: log lines, progress, result or error."""
         for n, word in enumerate(words):
             ctx.log.warning("%s", word)
+            await ctx.write(word)
             ctx.progress(10 * n, 10 * len(words), word)
         ctx.note(**{"said": words, words[0]: words[-1]})
         if fail:

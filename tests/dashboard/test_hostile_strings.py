@@ -78,6 +78,7 @@ def test_the_job_page_shows_hostile_log_lines_errors_and_cancel_reasons_as_text(
     unharmed(page)
     for name in TOLD:
         expect(page.get_by_role("log")).to_contain_text(name)
+        expect(page.get_by_role("region", name="Output text")).to_contain_text(name)
     for id, words in ((hostile.dead, NAMES[2]), (hostile.cancelled, NAMES[1])):
         follow(page, f"{hostile.address}/jobs/{id}")
         unharmed(page)

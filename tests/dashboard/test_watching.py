@@ -69,6 +69,31 @@ def test_the_job_page_follows_a_job_to_its_end(visit: Visits, live: Live) -> Non
     assert stayed(page)
 
 
+def test_the_job_page_follows_the_output_of_a_job(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "told")
+    page = visit(live, f"/jobs/{id}")
+    shown(page)
+    stay(page)
+    pane, text = page.get_by_role("region", name="Output", exact=True), page.get_by_role("region", name="Output text")
+    expect(state(page)).to_have_text("running")
+    expect(pane).to_have_count(0)
+    live.cue("told", "write", "Bees ", "do not sleep.")
+    expect(text).to_have_text("Bees do not sleep.")
+    expect(pane).to_contain_text("run 1 · following")
+    live.cue("told", "write", {"bees": 2**60}, "\n".join(f"line {n}" for n in range(200)))
+    expect(text).to_contain_text('{"bees":1152921504606846976}')
+    expect(page.get_by_text("line 199")).to_be_in_viewport()
+    live.cue("told", "write", *["."] * 1200, "many")
+    expect(text).to_contain_text(".many")
+    live.cue("told", "fail", "enough")
+    live.cue("told", "write", "Once more")
+    expect(text).to_have_text("Once more", timeout=20_000)
+    live.cue("told", "end", None)
+    expect(pane).to_contain_text("run 2")
+    expect(pane).not_to_contain_text("following")
+    assert stayed(page)
+
+
 def test_the_job_page_shows_a_failed_attempt_and_runs_the_retry_now(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "failing", options={"max_retries": 5, "backoff": Backoff(initial=600)})
     page = visit(live, f"/jobs/{id}")

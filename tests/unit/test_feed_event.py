@@ -36,7 +36,7 @@ from mainspring.feed.event import DROPPED, RESET, TYPES, FeedEvent, FeedFilter, 
 from mainspring.feed.from_events import CONVERTERS, MAX_LINES, MAX_NAMES, MAX_TEXT_CHARACTERS
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
-from mainspring.records.run import Ending, LogLine, Progress, RunReport
+from mainspring.records.run import Ending, LogLine, OutputChunk, Progress, RunReport
 from mainspring.records.step import StepRef, position_of
 from mainspring.schedule.record import Tick
 
@@ -130,9 +130,18 @@ def test_a_leader_change_has_its_term() -> None:
     )  # fmt: skip
 
 
+def test_output_is_announced_by_its_last_number_without_its_text() -> None:
+    chunks = (OutputChunk(6, 2, LATER, '"secret"'), OutputChunk(7, 2, NOW, '"secret"'))
+    report = RunReport(id="j1", lease="l", chunks=chunks)
+    assert told(JobReported(at=NOW, job=JOB, report=report)) == [
+        FeedEvent(type="job.output", at=NOW, job=shown("running"), chunk=7)
+    ]
+
+
 def test_every_feed_type_has_a_converter() -> None:
-    line, progress = LogLine(2, 1, NOW, 20, "hi"), Progress(2, NOW, 1.0)
-    both = told(JobReported(at=NOW, job=JOB, report=RunReport(id="j1", lease="l", lines=(line,), progress=progress)))
+    line, progress, chunk = LogLine(2, 1, NOW, 20, "hi"), Progress(2, NOW, 1.0), OutputChunk(1, 2, NOW, '"hi"')
+    report = RunReport(id="j1", lease="l", lines=(line,), progress=progress, chunks=(chunk,))
+    both = told(JobReported(at=NOW, job=JOB, report=report))
     leader = told(LeaderChanged(at=NOW, name="a", holder="b", term=1, leading=False))
     types = {type for _, type, _ in SAID} | {notice.type for notice in [*both, *leader]}
     assert types | {DROPPED, RESET} == set(TYPES)

@@ -94,7 +94,7 @@ async def test_a_stream_begins_beyond_a_number_and_ends_with_its_job() -> None:
             (3, "chunk", "three"),
             (None, "closing", "ended"),
         ]
-        assert rest[0].data.keys() == {"n", "run", "at", "value", "full"}
+        assert rest[0].data.keys() == {"n", "run", "at", "value", "full", "resumed"}
 
 
 async def test_an_idle_stream_beats_and_a_stopping_server_closes_it(clock: VirtualClock) -> None:

@@ -60,6 +60,33 @@ async def test_a_retry_begins_a_new_output_and_goes_on_counting(app: Mainspring,
     ]
 
 
+async def test_a_task_with_durable_steps_goes_on_with_its_output(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task(max_retries=1)
+    async def work(ctx: Context) -> None:
+        async def speak(text: str) -> None:
+            await ctx.write(text)
+            if text == "two" and ctx.attempt == 1:
+                raise ValueError
+            await ctx.write(f"{text}!")
+
+        await ctx.step(speak, "one", name="one")
+        await ctx.sleep(hours=1)
+        await ctx.step(speak, "two", name="two")
+
+    async with app:
+        handle = await work.enqueue()
+        async with app.worker():
+            await clock.elapse(hours=2)
+        chunks = await app.jobs.output(handle.id)
+    assert [(chunk.n, chunk.run, chunk.value, chunk.resumed) for chunk in chunks] == [
+        (1, 1, "one", False),
+        (2, 1, "one!", False),
+        (3, 2, "two", True),
+        (4, 3, "two", True),
+        (5, 3, "two!", True),
+    ]
+
+
 async def test_a_chunk_without_json_or_too_large_is_refused_and_the_next_one_kept(
     app: Mainspring, clock: VirtualClock
 ) -> None:

@@ -26,7 +26,7 @@ Views = Callable[[Sequence[OutputChunk]], Awaitable[Sequence[Struct]]]
 
 
 class OutputStream:
-    """A response of server-sent events: chunks with their number as id, `reset` before those of another run."""
+    """A response of server-sent events: chunks by number, `reset` or `resumed` before another run."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class OutputStream:
         blocks: list[str] = []
         for chunk, view in zip(chunks, await self._views(chunks), strict=True):
             if self._run not in (None, chunk.run):
-                blocks.append(event_block({"type": "reset", "run": chunk.run}))
+                blocks.append(event_block({"type": "resumed" if chunk.resumed else "reset", "run": chunk.run}))
             self._run = chunk.run
             blocks.append(f"id: {chunk.n}\nevent: chunk\ndata: {msgspec.json.encode(view).decode()}\n\n")
         return "".join(blocks)

@@ -67,7 +67,7 @@ async def _print(chunks: AsyncIterator[OutputChunk]) -> None:
             click.echo()
             last = "\n"
         if another:
-            hint(f"run {chunk.run} begins")
+            hint(f"run {chunk.run} {'goes on' if chunk.resumed else 'begins'}")
         if chunk.full:
             hint("the output was full: what the run wrote after this is not kept")
         text = chunk.value if is_text else "" if chunk.full else f"{chunk.text}\n"
@@ -78,4 +78,4 @@ async def _print(chunks: AsyncIterator[OutputChunk]) -> None:
 
 
 def _record(chunk: OutputChunk) -> dict[str, Any]:
-    return {"n": chunk.n, "run": chunk.run, "at": chunk.at, "value": chunk.value, "full": chunk.full}
+    return {name: getattr(chunk, name) for name in ("n", "run", "at", "value", "full", "resumed")}

@@ -51,9 +51,11 @@ class OutputChunkResponse(Struct):
     at: datetime
     value: Raw = Raw(b"null")
     full: bool = False
+    resumed: bool = False
 
     def to_record(self) -> OutputChunk:
-        return OutputChunk(self.n, self.run, self.at, "" if self.full else bytes(self.value).decode())
+        text = "" if self.full else bytes(self.value).decode()
+        return OutputChunk(self.n, self.run, self.at, text, self.resumed)
 
 
 class OutputPageResponse(Struct):

@@ -56,7 +56,8 @@ class JobOutput(ABC):
     async def read(self, id: JobId, *, after: int = 0) -> AsyncIterator[OutputChunk]:
         """Yields every chunk beyond number `after`, then each new one, until the job has ended.
 
-        Each run begins a new output: a chunk with another `run` than the one before is the first of a new attempt.
+        Each run begins a new output: a chunk with another `run` than the one before is the first of a new attempt,
+        unless it is `resumed`: then it goes on behind what stored steps have written.
         """
         reader = self.output_reader(id, after=after)
         while not reader.ended:

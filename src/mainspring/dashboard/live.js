@@ -6,7 +6,8 @@ import { useSession } from "./session.js";
 
 const TYPES = [
   "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
-  "job.released", "job.suspended", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.pruned",
+  "job.released", "job.suspended", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.output",
+  "job.pruned",
   "schedule.fired", "schedule.passed", "schedule.paused", "schedule.changed", "queue.paused", "queue.resumed",
   "worker.started", "worker.stopping", "worker.stopped", "worker.changed", "leader.changed", "dropped", "reset",
 ];

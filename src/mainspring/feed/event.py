@@ -22,7 +22,8 @@ RESET = "reset"
 # These names are part of the API.
 TYPES = (
     "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
-    "job.released", "job.suspended", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.pruned",
+    "job.released", "job.suspended", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.output",
+    "job.pruned",
     "schedule.fired", "schedule.passed", "schedule.paused", "schedule.changed",
     "queue.paused", "queue.resumed",
     "worker.started", "worker.stopping", "worker.stopped", "worker.changed",
@@ -74,6 +75,8 @@ class FeedEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: Failure | None = None
     progress: Progress | None = None
     line: LogLine | None = None
+    chunk: int | None = None
+    """The number of the last chunk of output."""
     left_out: int = 0
     """Number of lines before this one that the feed leaves out."""
     action: str | None = None

@@ -102,6 +102,9 @@ def _reported(event: JobReported) -> Iterator[FeedEvent]:
         left_out = len(report.lines) - len(lines) if line is lines[0] else 0
         shown = LogLine(line.run, line.n, line.at, line.level, _text(line.text))
         yield FeedEvent(type="job.log", at=line.at, job=job, line=shown, left_out=left_out)
+    if report.chunks:
+        last = report.chunks[-1]
+        yield FeedEvent(type="job.output", at=last.at, job=job, chunk=last.n)
     if (progress := report.progress) is not None:
         progress = replace(progress, note=_text(progress.note))
         yield FeedEvent(type="job.progress", at=progress.at, job=job, progress=progress)

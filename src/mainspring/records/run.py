@@ -129,10 +129,12 @@ class OutputChunk(Struct, frozen=True):
 
     n: int
     run: int
-    """The run that wrote it. Each run begins a new output."""
+    """The run that wrote it. Each run begins a new output, unless `resumed`."""
     at: datetime
     text: str
     """JSON. Empty in the last chunk of an output that was full: what the run wrote after that is not kept."""
+    resumed: bool = False
+    """Whether its run had gone on behind durable steps, whose chunks of earlier runs it does not write again."""
 
     @property
     def full(self) -> bool:

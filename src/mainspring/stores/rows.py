@@ -29,7 +29,7 @@ NEW_COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
 )
 # The output of a job is kept in the table of log lines, under a run that no log line has: reads of log lines pass it
-# over, also those of earlier releases. `level` is the run that wrote the chunk.
+# over, also those of earlier releases. `level` is the run that wrote the chunk; negative: it was resumed.
 OUTPUT_RUN_FLAG = -1
 Row = Sequence[Any]
 
@@ -307,13 +307,14 @@ def report_rows(report: RunReport) -> list[Row]:
     """The rows of its log lines and of its output in the table of log lines."""
     rows: list[Row] = [(report.id, one.run, one.n, micros(one.at), one.level, one.text) for one in report.lines]
     for chunk in report.chunks:
-        rows.append((report.id, OUTPUT_RUN_FLAG, chunk.n, micros(chunk.at), chunk.run, chunk.text))
+        run = -chunk.run if chunk.resumed else chunk.run
+        rows.append((report.id, OUTPUT_RUN_FLAG, chunk.n, micros(chunk.at), run, chunk.text))
     return rows
 
 
 def output_of(rows: Iterable[Row]) -> list[OutputChunk]:
     """The chunks of these rows (n, run, at, text), in order of n."""
-    chunks = [OutputChunk(n, run, instant(at), text) for n, run, at, text in rows]
+    chunks = [OutputChunk(n, abs(run), instant(at), text, run < 0) for n, run, at, text in rows]
     return sorted(chunks, key=lambda chunk: chunk.n)
 
 

@@ -32,6 +32,8 @@ class DurableRun(Protocol):
     """How the run is suspended. None: it is not."""
     has_checkpointed: bool
     """Whether this run has stored a checkpoint."""
+    goes_on: bool
+    """Whether it has read checkpoints of earlier runs."""
 
     def step(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None

@@ -319,7 +319,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
                     lease=leases.get(lease, "none"),
                     lines=tuple(LogLine(1, n, self.now, 20, f"é {n}") for n in (1, 2)),
                     progress=Progress(1, self.now, 3, 7, "ü") if progress else None,
-                    chunks=tuple(OutputChunk(n, 1, self.now, f'"é {n}"') for n in (1, 2)),
+                    chunks=tuple(OutputChunk(n, 1, self.now, f'"é {n}"', n == 2) for n in (1, 2)),
                     checkpoints=tuple(Checkpoint(n, f"é {n}", self.now, f'"{self.now}"') for n in (1, 2)),
                 )
                 for job_id, lease in (self.runs[-1 - n % len(self.runs)] for n in chosen)

@@ -94,6 +94,7 @@ class DurableSteps:
         """Made when the task first asks for a signal."""
         self.suspension: Suspend | None = None
         self.has_checkpointed = False
+        self.goes_on = False
 
     # what a task calls
 
@@ -213,6 +214,7 @@ class DurableSteps:
         self._last = found[-1].n if found else 0
         self._bytes = sum(len(one.value) for one in found)
         self._known = {one.name: one for one in found}
+        self.goes_on = bool(found)
 
     async def keep(self, key: str, text: str) -> None:
         """Stores a checkpoint. Returns when the store has accepted it; raises LeaseLost if it did not."""

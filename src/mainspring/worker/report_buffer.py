@@ -99,10 +99,10 @@ class RunReports:
         if due:
             self._add_to_buffer()
 
-    def write(self, data: bytes) -> Awaitable[None]:
+    def write(self, data: bytes, resumed: bool = False) -> Awaitable[None]:
         with self._lock:
             self.output = output = self.output or RunOutput(self.job)
-        if output.add(data, self._buffer.clock.now()):
+        if output.add(data, self._buffer.clock.now(), resumed):
             self._add_to_buffer()
             self._buffer.urge(Urgency.OUTPUT)
         # In a transaction of the task nothing is sent before the commit, for which a waiting writer would wait in vain.

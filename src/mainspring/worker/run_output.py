@@ -35,17 +35,17 @@ class RunOutput:
         self._limit = OutputLimit()
         self._before: int | None = 0 if job.runs == 1 else None
         self._written = 0
-        self._waiting: list[tuple[int, datetime, bytes]] = []
+        self._waiting: list[tuple[int, datetime, bytes, bool]] = []
         self._unsent_bytes = 0
         self._room: Future[None] | None = None
 
-    def add(self, data: bytes, at: datetime) -> bool:
+    def add(self, data: bytes, at: datetime, resumed: bool = False) -> bool:
         """Adds a chunk. Returns whether there is something new to send."""
         with self._lock:
             if (kept := self._limit.admit(data)) is None:
                 return False
             self._written += 1
-            self._waiting.append((self._written, at, kept))
+            self._waiting.append((self._written, at, kept, resumed))
             self._unsent_bytes += len(kept)
             return True
 
@@ -70,13 +70,13 @@ class RunOutput:
                 return ()
             waiting, self._waiting = self._waiting, []
             run, before = self._job.runs, self._before
-            return tuple(OutputChunk(before + n, run, at, data.decode()) for n, at, data in waiting)
+            return tuple(OutputChunk(before + n, run, at, data.decode(), resumed) for n, at, data, resumed in waiting)
 
     def restore(self, chunks: tuple[OutputChunk, ...]) -> None:
         """Takes back chunks that the store did not accept."""
         with self._lock:
             before = self._before or 0
-            self._waiting[:0] = [(chunk.n - before, chunk.at, chunk.text.encode()) for chunk in chunks]
+            self._waiting[:0] = [(chunk.n - before, chunk.at, chunk.text.encode(), chunk.resumed) for chunk in chunks]
 
     def sent(self, report: RunReport) -> None:
         """The store has these chunks, or has refused them: writers that wait for room go on."""

@@ -43,12 +43,14 @@ class OutputChunkView(Struct, frozen=True):
     n: int
     """Counts from 1 through all runs of the job."""
     run: int
-    """The run that wrote it. Each run begins a new output."""
+    """The run that wrote it. Each run begins a new output, unless `resumed`."""
     at: datetime
     value: Raw
     """What the task wrote; null if `full`."""
     full: bool
     """Whether the output of the run was full: what the run wrote after that is not kept."""
+    resumed: bool
+    """Whether its run had gone on behind durable steps, whose chunks of earlier runs it does not write again."""
 
 
 class OutputPage(Struct, frozen=True):
@@ -110,7 +112,7 @@ async def _stream(
 
 def chunk_view(chunk: OutputChunk) -> OutputChunkView:
     value = Raw(b"null") if chunk.full else redact_data(chunk.text)
-    return OutputChunkView(chunk.n, chunk.run, chunk.at, value, chunk.full)
+    return OutputChunkView(chunk.n, chunk.run, chunk.at, value, chunk.full, chunk.resumed)
 
 
 ROUTES = [job_output]

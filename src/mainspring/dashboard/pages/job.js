@@ -10,6 +10,7 @@ import { JobFacts } from "../parts/job_facts.js";
 import { JobProgress } from "../parts/job_progress.js";
 import { JobTimeline } from "../parts/job_timeline.js";
 import { Log } from "../parts/log.js";
+import { Output } from "../parts/output.js";
 import { Empty, Head, Loaded, ErrorNotice } from "../parts/page.js";
 import { Run, Runs } from "../parts/runs.js";
 import { State } from "../parts/state.js";
@@ -43,10 +44,11 @@ export function Job({ id }) {
     end(FINAL.has(found.job.shown));
     return found;
   }, [id], { every: final || gone ? 0 : RELOAD_SECONDS });
-  const logHandler = useRef(() => {});
+  const logHandler = useRef(() => {}), outputHandler = useRef(() => {});
   const [liveProgress, setLiveProgress] = useState(null);
   useEvents({ job: id }, (event) => {
     if (event.type === "job.log") logHandler.current(event);
+    else if (event.type === "job.output") outputHandler.current(event.chunk);
     else if (event.type === "job.progress") setLiveProgress(event.progress);
     else if (event.action === "delete") leave(true);
     else data.soon();
@@ -54,10 +56,11 @@ export function Job({ id }) {
   if (gone || data.error?.status === 404) return html`<${Missing} id=${id} />`;
   if (!data.value) return html`<${Head} title="Job" /><${Loaded} data=${data} />`;
   return html`${data.error && html`<${ErrorNotice} error=${data.error} retry=${data.reload} />`}
-    <${JobPage} ...${data.value} liveProgress=${liveProgress} logHandler=${logHandler} changed=${data.reload} />`;
+    <${JobPage} ...${data.value} liveProgress=${liveProgress} logHandler=${logHandler}
+      outputHandler=${outputHandler} changed=${data.reload} />`;
 }
 
-function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, changed }) {
+function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, outputHandler, changed }) {
   const { query } = useRoute();
   const chosen = /^[1-9]\d{0,8}$/.test(query.get("run")) ? Number(query.get("run")) : null;
   const choose = (run) => go(link(jobLink(job.id), { run }), { replace: true });
@@ -84,6 +87,8 @@ function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, changed
               && html`<span class="muted">the newest ${MAX_RUNS} of ${job.runs}</span>`}</h2>
             <${Runs} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
           ${run && html`<${Run} key=${run.number} run=${run} onClose=${() => choose(null)} />`}
+          <${Output} key=${job.id} id=${job.id} eventHandler=${outputHandler} version=${version}
+            following=${!FINAL.has(job.shown)} />
           <${Log} key=${`${job.id} ${chosen}`} id=${job.id} runs=${job.runs} run=${chosen} eventHandler=${logHandler}
             version=${version} following=${!FINAL.has(job.shown)} />
         </div>

@@ -265,7 +265,7 @@ class ReportContract(Contract):
         async with self.opened() as store:
             job = await start(store)
             texts = enumerate(['"é 🕰"', "[1,null]", '"two\\nlines"', "", '"it\'s \\"quoted\\" %s"'], 1)
-            chunks = [OutputChunk(n, 1, later(0.000001 * n), text) for n, text in texts]
+            chunks = [OutputChunk(n, 1, later(0.000001 * n), text, resumed=n > 3) for n, text in texts]
             assert await send_output(store, job, *chunks[:2]) == {job.id}
             assert await send_output(store, job, *chunks[2:]) == {job.id}
             assert await store.output(job.id, limit=10) == chunks
