@@ -262,6 +262,7 @@ MAY_SLEEP = {
     "chaos/customer.py:insist": "tries again, in a process of its own, a server that is not there",
     "chaos/customer.py:shop": "asks now and then, in a process of its own",
     "chaos/producing.py:make.gather": "a job that takes long, in a process that will be killed",
+    "chaos/speaking.py:make.speak": "writes slowly, in a process that will be killed",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
     "chaos/victim.py:make.held": "waits for a file that the test's process makes",
     "cli/conftest.py:until.ask": "looks at what other processes have done",
