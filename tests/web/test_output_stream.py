@@ -97,6 +97,27 @@ async def test_a_stream_begins_beyond_a_number_and_ends_with_its_job() -> None:
         assert rest[0].data.keys() == {"n", "run", "at", "value", "full", "resumed"}
 
 
+async def test_a_client_that_stopped_at_the_end_of_a_run_is_told_of_the_next() -> None:
+    app = Mainspring("memory://", retry_initial_delay=0.01)
+
+    @app.task(max_retries=1)
+    async def work(ctx: Context) -> None:
+        await ctx.write(f"try {ctx.attempt}")
+        if ctx.attempt == 1:
+            raise ValueError
+
+    async with app, serving(app) as site, app.worker():
+        handle = await work.enqueue()
+        await handle.result()
+        async with site.output(handle.id, last=1) as stream:
+            _, *rest = await stream.rest()
+    assert [shown(told) for told in rest] == [
+        (None, "reset", 2),
+        (2, "chunk", "try 2"),
+        (None, "closing", "ended"),
+    ]
+
+
 async def test_an_idle_stream_beats_and_a_stopping_server_closes_it(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock)
 
