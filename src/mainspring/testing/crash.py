@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ..task.interruption import Interrupted
 
@@ -216,7 +216,7 @@ class Crash:
         with self._tracing():
             leaving = list(self._leave_blocks())
         for work in leaving:
-            yield from self._drive(work)
+            yield from cast("Generator[Any, Any, Any]", self._drive(work))
         return _ENDED
 
     async def free(self) -> None:
@@ -233,12 +233,11 @@ class Crash:
     def following(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Inside the block, tasks that a run starts in this loop count as parts of it."""
         before = loop.get_task_factory()
-        make: Callable[..., Any] = asyncio.Task if before is None else partial(before, loop)
 
         def factory(_: Any, work: Any, **options: Any) -> Any:
             if _inside.get() is self and asyncio.iscoroutine(work):
                 work = self._part(work)
-            return make(work, loop=loop, **options) if before is None else make(work, **options)
+            return asyncio.Task(work, loop=loop, **options) if before is None else before(loop, work, **options)
 
         loop.set_task_factory(factory)
         try:
