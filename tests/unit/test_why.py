@@ -109,6 +109,14 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         None,
         (),
     ),
+    (
+        "asleep",
+        a_job(run_at=SOON),
+        {"asleep": True},
+        "it sleeps until 2030-01-01 12:01:30Z, and then goes on",
+        SOON,
+        (),
+    ),
     ("not_due", a_job(run_at=SOON), {}, "it is due at 2030-01-01 12:01:30Z", SOON, ()),
     (
         "not_due",
@@ -262,7 +270,7 @@ def test_a_reason_has_its_code_text_until_and_holders(
 
 
 # Those of flows and their steps: see test_flow_reasons.py.
-FLOW_CODES = {"waits_for_steps", "cancelling", "step_skipped", "step_not_run"}
+FLOW_CODES = {"waits_for_steps", "waits_for_signal", "cancelling", "step_skipped", "step_not_run"}
 
 
 def test_every_reason_code_has_a_test_case() -> None:

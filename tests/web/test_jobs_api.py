@@ -105,7 +105,7 @@ async def test_a_payload_that_is_not_json_is_shown_as_text(spring: Mainspring, c
 
 async def test_an_unknown_job_is_404(client: Client) -> None:
     async with client("viewer") as http:
-        for path in ("", "/why", "/logs", "/output", "/executions", "/stats"):
+        for path in ("", "/why", "/logs", "/output", "/checkpoints", "/executions", "/stats"):
             answer = await http.get(f"/jobs/nope{path}")
             assert (answer.status_code, answer.json()["code"]) == (404, "job_not_found")
             assert answer.headers["Content-Type"] == "application/problem+json"

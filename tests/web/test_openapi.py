@@ -25,6 +25,7 @@ GET POST                jobs
 GET PATCH DELETE        jobs/{id}
 POST                    jobs/{id}/pause jobs/{id}/resume jobs/{id}/cancel jobs/{id}/retry
 GET                     jobs/{id}/executions jobs/{id}/stats jobs/{id}/why jobs/{id}/logs jobs/{id}/output
+GET                     jobs/{id}/checkpoints
 POST                    jobs/bulk
 GET                     jobs/counts
 GET                     executions/{id}

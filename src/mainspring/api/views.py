@@ -12,7 +12,7 @@ from ..control.computation import Computation
 from ..control.schedule_history import ScheduleRun
 from ..records.audit import AuditEntry
 from ..records.job import Job
-from ..records.run import Execution, Failure, LogLine, OutputChunk
+from ..records.run import Checkpoint, Execution, Failure, LogLine, OutputChunk
 from ..schedule.record import Schedule
 from ..webhook.inbound import InboundTrigger
 
@@ -46,6 +46,8 @@ def masked_characters(row: object) -> int:
             return _failure_characters(row.failure) + _encoded_bytes(row.metadata)
         case LogLine() | OutputChunk():
             return len(row.text)
+        case Checkpoint():
+            return len(row.value)
         case ScheduleRun():
             return masked_characters(row.execution)
         case InboundTrigger():

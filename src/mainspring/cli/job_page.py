@@ -13,10 +13,12 @@ from rich.text import Text
 
 from ..insight.why import Reason
 from ..records.job import Job, State
-from ..records.run import PARTIAL, Ending, Execution
+from ..records.run import PARTIAL, Checkpoint, Ending, Execution
 from .messages import clean
 from .render import MAX_SECTION_CHARACTERS, exact, facts, grid, job_state, line, progress, section, size, span, when
 
+# Stored steps that a page shows.
+MAX_STEPS = 50
 OUTCOME_MARKS: dict[str, tuple[str, str]] = {
     PARTIAL: ("◑", "yellow"),
     Ending.COMPLETED: ("✓", "green"),
@@ -46,6 +48,17 @@ def job_page(
     if executions:
         page += [Text(), _executions(executions), *_notes(executions)]
     return page
+
+
+def step_lines(steps: Sequence[Checkpoint], now: datetime) -> list[RenderableType]:
+    """The durable steps that are stored, the last ones if they are many."""
+    if not steps:
+        return []
+    left_out = [Text(f"  … {len(steps) - MAX_STEPS} steps before these", style="dim")] if len(steps) > MAX_STEPS else []
+    table = grid("step", "stored", "value", cut=("value",))
+    for one in steps[-MAX_STEPS:]:
+        table.add_row(line(one.name), when(one.at, now), line(one.value[:MAX_SECTION_CHARACTERS]))
+    return [Text(), *left_out, table]
 
 
 def job_heading(job: Job, now: datetime) -> Text:

@@ -18,7 +18,7 @@ from .job_actions import cancel, delete, pause, resume, retry, run_again
 from .job_edits import reschedule, update
 from .job_logs import logs
 from .job_output import output
-from .json_output import execution_records, job_record, print_json
+from .json_output import checkpoint_records, execution_records, job_record, print_json
 from .messages import hint
 from .options import as_json
 
@@ -85,12 +85,13 @@ async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     runs, by = await app.executions.list(job_id=id), await _enqueued_by(app, job)
     # The page shows anyway that the job is finished.
     why = [reason for reason in await app.jobs.why(id) if reason.code != "final"]
+    steps = await app.jobs.checkpoints(id)
     if as_json:
         more = {"enqueued_by": by, "why": msgspec.to_builtins(why), "executions": execution_records(runs)}
-        return print_json(job_record(job, now) | more)
+        return print_json(job_record(job, now) | more | {"checkpoints": checkpoint_records(steps)})
     from . import job_page, render
 
-    return render.show(*job_page.job_page(job, runs, why, now, by))
+    return render.show(*job_page.job_page(job, runs, why, now, by), *job_page.step_lines(steps, now))
 
 
 async def _enqueued_by(app: Mainspring, job: Job) -> str | None:

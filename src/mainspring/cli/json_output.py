@@ -11,7 +11,7 @@ import msgspec
 
 from ..codec import decode_or_text
 from ..records.job import Job
-from ..records.run import Execution, Failure
+from ..records.run import Checkpoint, Execution, Failure
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule
 from ..trigger import Preview
@@ -38,6 +38,10 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
 
 def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(run) | {"outcome": run.outcome, "failure": _failure(run.failure)} for run in executions]
+
+
+def checkpoint_records(checkpoints: Sequence[Checkpoint]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(one) | {"value": msgspec.json.decode(one.value)} for one in checkpoints]
 
 
 def worker_record(worker: WorkerRow) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..records.audit import AuditEntry, AuditFilter
 from ..records.finding import Finding
 from ..records.job import Enqueued, NewJob
 from ..records.queue import DeadGroup
-from ..records.run import Execution, LogLine, OutputChunk
+from ..records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
@@ -28,6 +28,7 @@ from .database_only import DatabaseOnly
 from .paging import PAGE_ITEMS, read_pages
 from .responses import (
     AuditEntryResponse,
+    CheckpointResponse,
     OutputPageResponse,
     PageResponse,
     ScheduleResponse,
@@ -130,6 +131,10 @@ class ApiClient(DatabaseOnly):
         query = {"limit": limit, "after": after, "newest": "true" if newest else None}
         page = await self.connection.call(OutputPageResponse, "GET", "jobs", job_id, "output", query=query)
         return [chunk.to_record() for chunk in page.items]
+
+    async def checkpoints(self, job_id: JobId, *, after: int = 0, limit: int | None = None) -> list[Checkpoint]:
+        read = read_pages(self.connection, CheckpointResponse, "jobs", job_id, "checkpoints", limit=limit, after=after)
+        return [one.to_record() for one in await read]
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return (await self.connection.call(PageResponse[DeadGroup], "GET", "dead", query={"limit": limit})).items

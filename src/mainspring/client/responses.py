@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from ..records.audit import AuditEntry
 from ..records.job import Job, State
-from ..records.run import Execution, OutputChunk
+from ..records.run import Checkpoint, Execution, OutputChunk
 from ..records.worker import WorkerCommands, WorkerInfo, WorkerRow
 from ..schedule.record import Schedule, Spec, Tick
 
@@ -56,6 +56,16 @@ class OutputChunkResponse(Struct):
     def to_record(self) -> OutputChunk:
         text = "" if self.full else bytes(self.value).decode()
         return OutputChunk(self.n, self.run, self.at, text, self.resumed)
+
+
+class CheckpointResponse(Struct):
+    n: int
+    name: str
+    at: datetime
+    value: Raw
+
+    def to_record(self) -> Checkpoint:
+        return Checkpoint(self.n, self.name, self.at, bytes(self.value).decode())
 
 
 class OutputPageResponse(Struct):

@@ -17,7 +17,7 @@ from ..ids import JobId
 from ..records.job import ALLOWED, SHOWN, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updates
-from ..records.run import LogLine
+from ..records.run import Ending, LogLine
 from ..span import Span, seconds
 from ..task.handle import Handle, job_not_found
 from ..task.options import checked_options
@@ -28,6 +28,7 @@ from .bulk_page import BulkPage, bulk_token, resume_from
 from .bulk_steps import MAX_STEP_JOBS, BulkStep, BulkSteps, split_ids
 from .checks import MAX_COUNT, MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from .computation import Computation
+from .job_checkpoints import JobCheckpoints
 from .job_counts import FilteredCounts, filtered_counts
 from .job_output import JobOutput
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
@@ -50,7 +51,7 @@ _AT_REST = {"completed", "dead", "cancelled"}
 FINAL_SHOWN = _AT_REST | {"expired"}
 
 
-class Jobs(JobOutput):
+class Jobs(JobOutput, JobCheckpoints):
     """Each action takes one id and raises if it is impossible, or a Filter and returns what it did and refused."""
 
     def __init__(self, engine: Engine) -> None:
@@ -151,6 +152,7 @@ class Jobs(JobOutput):
             running=await running_jobs(store, now) if job.state is State.PENDING else [],
             circuit=circuits.get(job.task),
             holder=await self._holder(job),
+            asleep=await _is_asleep(store, job, now),
         )
         return reasons(job, surroundings)
 
@@ -436,3 +438,11 @@ def refusal_error(action: Action, id: JobId, refusal: Refusal) -> MainspringErro
 def _add(total: Changed, more: Changed) -> None:
     total.done.extend(more.done)
     total.refused.update(more.refused)
+
+
+async def _is_asleep(store: Store, job: Job, now: datetime) -> bool:
+    """Whether the job's last run ended in ctx.sleep()."""
+    if job.state is not State.PENDING or not job.runs or job.run_at <= now:
+        return False
+    last = await store.executions(job.id, after=job.runs - 1)
+    return bool(last) and last[-1].ending is Ending.SUSPENDED

@@ -21,7 +21,7 @@ Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
     "unknown_task", "queue_not_served", "workers_full", "limit_reached", "draining", "breaker_open", "suspect",
     "version_skew", "key_held", "next",
-    "collecting", "waits_for_steps", "waits_for_signal", "cancelling", "step_skipped", "step_not_run",
+    "collecting", "asleep", "waits_for_steps", "waits_for_signal", "cancelling", "step_skipped", "step_not_run",
 ]  # fmt: skip
 
 
@@ -58,6 +58,8 @@ class JobSurroundings(Struct, frozen=True, kw_only=True):
     circuit: Circuit | None = None
     holder: Job | None = None
     """The job that holds this final job's key, if another one does."""
+    asleep: bool = False
+    """Whether the job's last run ended in ctx.sleep()."""
 
 
 def reasons(job: Job, facts: JobSurroundings) -> list[Reason]:
@@ -109,11 +111,15 @@ def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
     found: list[Reason] = []
     found += _skew(job, facts)
     if job.run_at > facts.now and not found:
-        found.append(_not_due(job))
+        found.append(_asleep(job) if facts.asleep else _not_due(job))
     if job.queue in facts.paused:
         found.append(Reason(code="queue_paused", text=_queue_paused(job.queue, facts)))
     found += _breaker(job, facts)
     return found + _workers(job, facts)
+
+
+def _asleep(job: Job) -> Reason:
+    return Reason(code="asleep", text=f"it sleeps until {_at(job.run_at)}, and then goes on", until=job.run_at)
 
 
 def _not_due(job: Job) -> Reason:
