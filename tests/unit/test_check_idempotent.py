@@ -7,7 +7,7 @@ import inspect
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -416,6 +416,76 @@ async def test_a_sound_task_passes(sound: Any, world: World, app: Mainspring) ->
     assert report.idempotent, report
     assert report.tried == report.points > 2
     assert not report.sampled
+
+
+# flows
+
+
+class Flows:
+    """Flows over the same services; the tasks of their steps are in the same app."""
+
+    def __init__(self, world: World, app: Mainspring) -> None:
+        @app.task
+        async def charge(order: int) -> str:
+            await world.put("charged", order)
+            return f"txn-{order}"
+
+        @app.task
+        def ship(order: int, txn: str) -> int:
+            world.items[txn] = order
+            return order
+
+        @app.task
+        async def thank(order: int) -> None:
+            await world.send("ada")  # fault
+
+        @app.task
+        async def numbers(order: int) -> AsyncIterator[int]:
+            for n in range(3):
+                yield n + order
+
+        @app.task
+        async def pack(n: int) -> int:
+            await world.put(f"item {n}", n)
+            return n
+
+        @app.task
+        async def count(items: list[int]) -> int:
+            world.items["sum"] = sum(items)
+            return sum(items)
+
+        @app.flow
+        def buy(order: int) -> int:
+            return ship.using(delay="1d").step(order, charge.step(order))
+
+        @app.flow
+        def buy_and_thank(order: int) -> int:
+            txn = charge.step(order)
+            thank.using(after=txn).step(order)
+            return ship.step(order, txn)
+
+        @app.flow
+        def pack_all(order: int) -> int:
+            return count.step(pack.map(numbers.step(order)))
+
+        @app.flow
+        def all_of_it(order: int) -> int:
+            return ship.step(pack_all.step(order), charge.step(order))
+
+        self.thank, self.buy, self.buy_and_thank, self.all_of_it = thank, buy, buy_and_thank, all_of_it
+
+
+@pytest.mark.parametrize("name", ["buy", "all_of_it"])
+async def test_a_sound_flow_passes_at_each_line_of_each_step(name: str, world: World, app: Mainspring) -> None:
+    report = await check(app, world, getattr(Flows(world, app), name))
+    assert report.idempotent, report
+    assert report.tried == report.points > 10
+
+
+async def test_the_faulty_step_of_a_flow_is_found_at_its_line(world: World, app: Mainspring) -> None:
+    flows = Flows(world, app)
+    report = await check(app, world, flows.buy_and_thank)
+    assert (report.line, report.function) == (fault_line(flows.thank.fn), "thank"), report
 
 
 # what it says

@@ -10,13 +10,14 @@ import inspect
 import sys
 import sysconfig
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, coroutine
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from ..task.interruption import Interrupted
 
@@ -53,8 +54,12 @@ class CrashPoint(NamedTuple):
     """The line, of another function, in which it has waited since then."""
 
 
+Occurrence = tuple[CrashPoint, int]
+"""A point, and for the how manyth time: from 1."""
+
+
 class Crash:
-    """Counts the points at which the process of a worker can die, and dies at the one whose number is `at`.
+    """Counts the points at which the process of a worker can die, and dies at `at`.
 
     A point is before each line of the given code, after each await that has waited, after each insert of jobs, and
     when a run has returned. From its death on no line of the application runs: no `finally`, no `except`, no
@@ -62,34 +67,37 @@ class Crash:
     as a server does that loses its client.
     """
 
-    def __init__(self, code: Collection[CodeType], is_own: Callable[[str], bool], at: int | None = None) -> None:
+    def __init__(self, code: Collection[CodeType], is_own: Callable[[str], bool], at: Occurrence | None = None) -> None:
         """Without `at` it only counts."""
         self._code = {id(one): (one, one.co_code) for one in code if is_own(one.co_filename)}
         self._is_own = is_own
         self._at = at
         self.points: list[CrashPoint] = []
         """Those that were counted so far."""
+        self._counts: Counter[CrashPoint] = Counter()
         self.dead = False
         self.on_death: Callable[[], object] = lambda: None
-        self._last: CrashPoint | None = None
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Task[Any]] = set()
         self._lines: dict[int, tuple[int, int]] = {}
         """The line in which each function is, and the offset of the instruction there."""
         self._left: list[Callable[..., Any]] = []
 
-    def _note(self, wait: CrashPoint | None) -> bool:
-        """Counts a point, after a wait at that line. Returns whether the process is dead."""
-        last = self._last
-        point = wait if last is None else last if wait in (None, last) else last._replace(wait=wait)
-        if not self.dead and point is not None:
+    def note(self, run: DoomedRun, wait: CrashPoint | None = None) -> bool:
+        """Counts a point of this run, after a wait at that line. Returns whether the process is dead."""
+        if not self.dead:
+            point = run.last if wait in (None, run.last) else run.last._replace(wait=wait)
             self.points.append(point)
-            if len(self.points) == self._at:
-                self.dead = True
-                self.on_death()
+            self._counts[point] += 1
+            if (point, self._counts[point]) == self._at:
+                self._die()
         return self.dead
 
-    def note_end(self) -> bool:
-        """A point behind the line begun last. Returns whether the process is dead."""
-        return self._note(None)
+    def _die(self) -> None:
+        self.dead = True
+        self.on_death()
+        # What waits would never learn of it.
+        self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in self._waiting])
 
     # lines
 
@@ -103,13 +111,16 @@ class Crash:
         known = self._code.get(id(code))
         if known is None or not self._is_new_line(frame, known[1][offset]):
             return
+        run = doomed_run.get()
+        if run is None:
+            return
         leaves = _leaves_with(code, offset)
-        if self._last is not None and self._note(None):
+        if run.began and self.note(run):
             if not leaves:
                 raise Killed
             sys.setprofile(self._leave)
         if not leaves:  # the line of the `with` statement, a second time
-            self._last = CrashPoint(code.co_filename, frame.f_lineno, code.co_name)
+            run.last, run.began = CrashPoint(code.co_filename, frame.f_lineno, code.co_name), True
 
     def _is_new_line(self, frame: FrameType, instruction: int) -> bool:
         """Whether the event is that of a line, and not of a call, a return or an exception."""
@@ -172,14 +183,22 @@ class Crash:
 
     # coroutines
 
-    async def run(self, work: Coroutine[Any, Any, T], killed: T) -> T:
-        """Runs a coroutine; `killed` if its process dies meanwhile. The tasks that it starts die with it."""
-        _inside.set(self)
-        value = await self._drive(work)
-        return killed if isinstance(value, _Ended) or self._note(None) else value
+    async def run(self, work: Coroutine[Any, Any, T], first: CrashPoint, killed: T) -> T:
+        """Runs a coroutine; `killed` if its process dies meanwhile. The tasks that it starts die with it.
+
+        `first` is where it is before it has begun a line.
+        """
+        run = DoomedRun(self, first)
+        doomed_run.set(run)
+        value = await self._drive(work, run)
+        return killed if isinstance(value, _Ended) or self.note(run) else value
 
     @coroutine
-    def _drive(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T | _Ended]:
+    def _drive(self, work: Coroutine[Any, Any, T], run: DoomedRun) -> Generator[Any, Any, T | _Ended]:
+        return (yield from self._steps(work, run))
+
+    def _steps(self, work: Coroutine[Any, Any, T], run: DoomedRun) -> Generator[Any, Any, T | _Ended]:
+        task = asyncio.current_task()
         step: Callable[[Any], Any] = work.send
         given: Any = None
         killed = False
@@ -193,14 +212,16 @@ class Crash:
                     return value
                 if isinstance(stop.value, BaseException):
                     _forget(stop.value)
-                return (yield from self._end())
+                return (yield from self._end(run))
             except BaseException as error:
                 if not self.dead:
                     raise
                 _forget(error)
-                return (yield from self._end())
+                return (yield from self._end(run))
             finally:
                 given = None  # the traceback of an exception refers to this frame
+            if not killed and task is not None:
+                self._waiting.add(task)
             try:
                 given, step = (yield waits_for), work.send
             except GeneratorExit:
@@ -209,14 +230,16 @@ class Crash:
                 raise
             except BaseException as error:
                 given, step = error, work.throw
-            if not killed and self._note(_innermost(work, self._is_own)):
+            finally:
+                self._waiting.discard(task)
+            if not killed and self.note(run, _innermost(work, self._is_own)):
                 given, step, killed = Killed(), work.throw, True
 
-    def _end(self) -> Generator[Any, Any, _Ended]:
+    def _end(self, run: DoomedRun) -> Generator[Any, Any, _Ended]:
         with self._tracing():
             leaving = list(self._leave_blocks())
         for work in leaving:
-            yield from cast("Generator[Any, Any, Any]", self._drive(work))
+            yield from self._steps(work, run)
         return _ENDED
 
     async def free(self) -> None:
@@ -224,7 +247,7 @@ class Crash:
         with self._tracing():
             # In a context of its own: asyncio closes asynchronous generators later, in tasks with the same context.
             variables = copy_context()
-            variables.run(_inside.set, self)
+            variables.run(doomed_run.set, DoomedRun(self, CrashPoint("", 0, "")))
             variables.run(gc.collect)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -235,8 +258,9 @@ class Crash:
         before = loop.get_task_factory()
 
         def factory(_: Any, work: Any, **options: Any) -> Any:
-            if _inside.get() is self and asyncio.iscoroutine(work):
-                work = self._part(work)
+            run = doomed_run.get()
+            if run is not None and run.crash is self and asyncio.iscoroutine(work):
+                work = self._part(work, run)
             return asyncio.Task(work, loop=loop, **options) if before is None else before(loop, work, **options)
 
         loop.set_task_factory(factory)
@@ -245,12 +269,21 @@ class Crash:
         finally:
             loop.set_task_factory(before)
 
-    async def _part(self, work: Coroutine[Any, Any, Any]) -> Any:
-        value = await self._drive(work)
+    async def _part(self, work: Coroutine[Any, Any, Any], run: DoomedRun) -> Any:
+        value = await self._drive(work, run)
         return None if isinstance(value, _Ended) else value
 
 
-_inside: ContextVar[Crash | None] = ContextVar("mainspring_crash", default=None)
+class DoomedRun:
+    """A run whose process may die, and the line it is in."""
+
+    def __init__(self, crash: Crash, first: CrashPoint) -> None:
+        self.crash = crash
+        self.last = first
+        self.began = False
+
+
+doomed_run: ContextVar[DoomedRun | None] = ContextVar("mainspring_doomed_run", default=None)
 
 
 class _Ended:
@@ -269,8 +302,8 @@ def _forget(error: BaseException | None) -> None:
 
 def note_insert() -> None:
     """An insert of jobs is done: a point, if a run that may die has made it."""
-    crash = _inside.get()
-    if crash is not None and crash.note_end():
+    run = doomed_run.get()
+    if run is not None and run.crash.note(run):
         raise Killed
 
 
@@ -332,6 +365,14 @@ def _innermost(work: Any, is_own: Callable[[str], bool]) -> CrashPoint | None:
 
 def _first(one: Any, *names: str) -> Any:
     return next((value for name in names if (value := getattr(one, name, None)) is not None), None)
+
+
+def start_of(fn: Any) -> CrashPoint:
+    """Where a function is before it has begun a line."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    return (
+        CrashPoint("", 0, repr(fn)) if code is None else CrashPoint(code.co_filename, code.co_firstlineno, code.co_name)
+    )
 
 
 def code_of(*functions: Any) -> set[CodeType]:

@@ -14,7 +14,7 @@ from ..task.context import Context
 from ..task.task import Task
 from ..worker.runner import Runner
 from .clock import VirtualClock
-from .crash import Crash
+from .crash import Crash, start_of
 from .driver import DrivenWorker
 
 
@@ -40,7 +40,9 @@ class CrashRunner(Runner):
 
     async def run(self, ctx: Context) -> RunEnd:
         work = super().run(ctx)
-        return await (work if self._crash is None else self._crash.run(work, Released()))
+        if self._crash is None:
+            return await work
+        return await self._crash.run(work, start_of(self._tasks[ctx.job.task].fn), Released())
 
 
 class CrashWorker(DrivenWorker):

@@ -7,7 +7,7 @@ import difflib
 import inspect
 import linecache
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
@@ -15,13 +15,12 @@ from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..errors import BadInput
 from ..ids import JobId
 from ..records.job import Job
 from ..task.task import Task
-from .crash import Crash, CrashPoint, code_of, own_code, own_garbage
+from .crash import Crash, CrashPoint, Occurrence, code_of, own_code, own_garbage, start_of
 from .crash_worker import CrashWorker
 from .driver import Driver, earliest
 
@@ -141,7 +140,7 @@ class Check:
         task = self._task
         tasks = self._harness._app.tasks.values() if task.is_flow else [task]
         code = code_of(*(one.fn for one in tasks if not one.stub), *also)
-        is_own = own_code(inspect.unwrap(task.fn).__code__.co_filename)
+        is_own = own_code(start_of(task.fn).file)
         expected = await self._trial(None)
         if not expected.end.startswith("is completed"):
             raise AssertionError(f"task {task.name!r} does not complete when no worker dies: the job {expected.end}")
@@ -153,28 +152,33 @@ class Check:
                 "time, such as times and random ids, and reset= must put back all that the task changes\n"
                 + _diff(expected, again)
             )
+        points = occurrences(counted.points)
         numbers = sample(counted.points, limit)
-        report = IdempotencyReport(
-            task=task.name, points=len(counted.points), tried=len(numbers), sampled=len(numbers) < len(counted.points)
-        )
-        for tried, number in enumerate(numbers, start=1):
-            crash = Crash(code, is_own, number)
+        tried, sampled = 0, len(numbers) < len(points)
+        for number in numbers:
+            crash = Crash(code, is_own, points[number - 1])
             found = await self._trial(crash)
+            tried += crash.dead  # a run that goes another way each time may not come there
             if found != expected:
-                point = crash.points[-1]
-                return replace(
-                    report,
-                    tried=tried,
-                    file=point.file,
-                    line=point.line,
-                    function=point.function,
-                    waited_at=None
-                    if (at := point.wait) is None
-                    else f"{_shown(at.file)}:{at.line}, in {at.function}()",
-                    expected=str(expected),
-                    found=str(found),
-                )
-        return report
+                return self._difference(crash.points[-1], len(points), tried, sampled, expected, found)
+        return IdempotencyReport(task=task.name, points=len(points), tried=tried, sampled=sampled)
+
+    def _difference(
+        self, point: CrashPoint, points: int, tried: int, sampled: bool, expected: Remains, found: Remains
+    ) -> IdempotencyReport:
+        at = point.wait
+        return IdempotencyReport(
+            task=self._task.name,
+            points=points,
+            tried=tried,
+            sampled=sampled,
+            file=point.file,
+            line=point.line,
+            function=point.function,
+            waited_at=None if at is None else f"{_shown(at.file)}:{at.line}, in {at.function}()",
+            expected=str(expected),
+            found=str(found),
+        )
 
     async def _trial(self, crash: Crash | None) -> Remains:
         """What the job leaves if its worker dies so, in a world as it was before the first run."""
@@ -240,6 +244,15 @@ class Check:
                 await driver.close()
                 if crash is not None and crash.dead:
                     await crash.free()
+
+
+def occurrences(points: Iterable[CrashPoint]) -> list[Occurrence]:
+    counts: Counter[CrashPoint] = Counter()
+    found: list[Occurrence] = []
+    for point in points:
+        counts[point] += 1
+        found.append((point, counts[point]))
+    return found
 
 
 def sample(points: Sequence[CrashPoint], limit: int) -> list[int]:
