@@ -581,7 +581,7 @@ MAY_SWALLOW = {
     "worker.report_buffer:log": "a log handler of this process that raises: the line is stored with the job",
     "task.results:_running_loop": "no event loop runs here",
     "testing.clock:_running_loop": "no event loop runs here",
-    "testing.crash:_drive": "a run whose process has died, and that is closed",
+    "testing.crash:_steps": "a run whose process has died, and that is closed",
     "testing.crash:_leave_blocks": "a block that a process has left by its death: nothing is told of its errors",
     "testing.expectation:_defaults": "a default that cannot be sent is never expected",
     "trigger.zone:zone_of": "a name that is not a time zone here: it is refused below",

@@ -160,8 +160,9 @@ def enqueue_in_a_thread(world: World, app: Mainspring) -> Any:
     async def ship(order: int) -> None: ...
 
     def start(order: int) -> None:
-        ship.sync.enqueue(order)
-        world.mails.clear()
+        if "shipping" not in world.items:
+            ship.sync.enqueue(order)
+            world.items["shipping"] = order
 
     def task(order: int) -> None:
         start(order)  # fault
@@ -234,6 +235,17 @@ def refund_in_finally(world: World, app: Mainspring) -> Any:
     return task
 
 
+def charge_in_a_step(world: World, app: Mainspring) -> Any:
+    """The worker may die before the step is stored, and then it is called again."""
+
+    async def task(ctx: Context, order: int) -> None:
+        await ctx.step(world.bank.charge, 5)  # fault
+        await ctx.sleep("1d")
+        await world.put("paid", order)
+
+    return task
+
+
 FAULTS = [
     double_insert,
     double_charge,
@@ -247,6 +259,7 @@ FAULTS = [
     put_with_random_id,
     delete_then_fail,
     a_part_of_a_gather,
+    charge_in_a_step,
 ]
 
 
@@ -395,6 +408,23 @@ def children(world: World, app: Mainspring) -> Any:
     return task
 
 
+def stored_steps(world: World, app: Mainspring) -> Any:
+    """What is random is made in a step, and so once."""
+
+    async def make_key() -> str:
+        await asyncio.sleep(0)
+        return str(uuid4())
+
+    async def task(ctx: Context, order: int) -> None:
+        key = await ctx.step(make_key)
+        await ctx.step(world.bank.charge, 5, key)
+        await ctx.sleep("1d")
+        await asyncio.gather(*(ctx.step(world.put, f"{n}", n) for n in range(3)))
+        world.items["sold"] = order
+
+    return task
+
+
 SOUND = [
     upsert,
     idempotency_key,
@@ -407,6 +437,7 @@ SOUND = [
     delete_if_there,
     sleeping,
     children,
+    stored_steps,
 ]
 
 

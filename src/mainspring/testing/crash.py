@@ -61,10 +61,10 @@ Occurrence = tuple[CrashPoint, int]
 class Crash:
     """Counts the points at which the process of a worker can die, and dies at `at`.
 
-    A point is before each line of the given code, after each await that has waited, after each insert of jobs, and
-    when a run has returned. From its death on no line of the application runs: no `finally`, no `except`, no
-    `__exit__`. Code of packages does run, so that a library's transaction is rolled back and its connection returned,
-    as a server does that loses its client.
+    A point is after each line of the given code, after each await that has waited, after each insert of jobs, before
+    each checkpoint, and when a run has returned. From its death on no line of the application runs: no `finally`, no
+    `except`, no `__exit__`. Code of packages does run, so that a library's transaction is rolled back and its
+    connection returned, as a server does that loses its client.
     """
 
     def __init__(self, code: Collection[CodeType], is_own: Callable[[str], bool], at: Occurrence | None = None) -> None:
@@ -74,6 +74,7 @@ class Crash:
         self._at = at
         self.points: list[CrashPoint] = []
         """Those that were counted so far."""
+        self._runs: dict[str, DoomedRun] = {}
         self._counts: Counter[CrashPoint] = Counter()
         self.dead = False
         self.on_death: Callable[[], object] = lambda: None
@@ -92,6 +93,11 @@ class Crash:
             if (point, self._counts[point]) == self._at:
                 self._die()
         return self.dead
+
+    def note_job(self, job: str) -> None:
+        """The same for the run of this job."""
+        if (run := self._runs.get(job)) is not None:
+            self.note(run)
 
     def _die(self) -> None:
         self.dead = True
@@ -183,12 +189,12 @@ class Crash:
 
     # coroutines
 
-    async def run(self, work: Coroutine[Any, Any, T], first: CrashPoint, killed: T) -> T:
+    async def run(self, work: Coroutine[Any, Any, T], job: str, first: CrashPoint, killed: T) -> T:
         """Runs a coroutine; `killed` if its process dies meanwhile. The tasks that it starts die with it.
 
         `first` is where it is before it has begun a line.
         """
-        run = DoomedRun(self, first)
+        run = self._runs[job] = DoomedRun(self, first)
         doomed_run.set(run)
         value = await self._drive(work, run)
         return killed if isinstance(value, _Ended) or self.note(run) else value
