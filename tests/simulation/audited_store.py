@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from mainspring.ids import JobId
+from mainspring.ids import JobId, Lease
 from mainspring.records.flow import Flow
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
 from mainspring.records.plan import Plan
 from mainspring.records.query import Changed, Filter
+from mainspring.records.run import Checkpoint, RunReport
 from mainspring.records.step import MAX_POSITION
 from mainspring.records.worker import BeatReply, WorkerInfo
 from mainspring.schedule.record import Schedule, Tick
@@ -36,6 +37,8 @@ class AuditedStore(MemoryStore):
         self._now: datetime | None = None
         self._outcome: Outcome | None = None
         """The outcome that is applied now."""
+        self._reporting: dict[JobId, Lease] = {}
+        """The runs whose reports are applied now."""
 
     def job_written(self, old: Job | None, job: Job) -> None:
         self._auditor.job_written(old, job, *self.by)
@@ -65,6 +68,15 @@ class AuditedStore(MemoryStore):
             self._auditor.outcome_accepted(outcome, before)
         return stands
 
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
+        self._reporting = {report.id: report.lease for report in reports}
+        return await super().report(reports)
+
+    def checkpoints_written(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
+        job = self._tables.job(id)
+        assert job is not None
+        self._auditor.step_log.checkpoints_written(job, self._reporting[id], checkpoints)
+
     def step_ids(self, flow: JobId) -> list[JobId]:
         """The jobs of the flow's steps, and of those of the flows in it."""
         found = self._tables.flows.jobs(flow, 0, MAX_POSITION)
@@ -91,6 +103,10 @@ class _WatchedTables(MemoryTables):
     def drop_job(self, job: Job) -> None:
         super().drop_job(job)
         self._store.job_deleted(job)
+
+    def add_checkpoints(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
+        self._store.checkpoints_written(id, checkpoints)
+        super().add_checkpoints(id, checkpoints)
 
     def add_plan(self, id: JobId, plan: Plan) -> None:
         super().add_plan(id, plan)

@@ -18,6 +18,7 @@ from .flow_log import FlowLog
 from .host import Host
 from .loop import TrueClock
 from .schedule_log import ScheduleLog
+from .step_log import StepLog
 from .watch import Watch
 
 RULES: Mapping[str, str] = {
@@ -35,6 +36,7 @@ RULES: Mapping[str, str] = {
     "L4": "a flow that waits has an unfinished job to wait for",
     "L5": "with healthy workers each flow ends",
     "L7": "after a cancel only steps that run at the end are released",
+    "L8": "a durable step that is stored does not begin again, and only the run that holds its job stores it",
     "W": "a worker ends when it is stopped, and not otherwise",
 }
 
@@ -82,6 +84,7 @@ class Auditor:
         self.watch = Watch(clock.monotonic)
         self.schedule_log = ScheduleLog(clock, self.watch, self.fail, self.note)
         self.flow_log = FlowLog(self.fail, self.note)
+        self.step_log = StepLog(self.fail, self.note)
         self._runs: Counter[JobId] = Counter()
         self._newest: dict[JobId, Job] = {}
         self._begun: set[tuple[JobId, Lease]] = set()
@@ -198,6 +201,7 @@ class Auditor:
         self.starts[job.id] += 1
         self._newest[job.id] = max(self._newest.get(job.id, job), job, key=lambda one: one.runs)
         self.note(run.host.name, job.id, f"starts {run.lease[:6]}, attempt {job.attempt}")
+        self.step_log.run_started(job)
         for what in (job.task, TOTAL):
             place = (run.host.name, what)
             self._running[place] += 1

@@ -27,6 +27,7 @@ async def audit_jobs(auditor: Auditor, store: AuditedStore, max_crashes: int) ->
         auditor.fail("I1", id, "is in the store, but was never requested")
     audit_ticks(auditor.schedule_log, auditor.fail, await store.time())
     auditor.flow_log.check_end(jobs)
+    auditor.step_log.check_end(jobs)
     for job in jobs.values():
         if not job.state.final:
             auditor.fail("I2", job.id, f"is {job.state} at the end, held by {job.worker}")

@@ -21,8 +21,9 @@ KEYS = ("k1", "k2", "k3")
 # Time of work and faults; then the faults cease.
 MIN_FAULT_SECONDS = 30.0
 MAX_FAULT_SECONDS = 75.0
-# Seeds with flows.
+# Seeds with flows, and with durable tasks.
 FLOWS_SHARE = 0.4
+STEPS_SHARE = 0.3
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -230,6 +231,9 @@ def draw(seed: int) -> Plan:
     chance = Random(f"{seed} flows")
     if chance.random() < FLOWS_SHARE:
         moves += _flows(chance, faults_end)
+    chance = Random(f"{seed} checkpoints")
+    if chance.random() < STEPS_SHARE:
+        moves += _durable(chance, faults_end, lease)
     moves.sort(key=lambda move: move.at)
     return Plan(
         seed=seed,
@@ -289,6 +293,18 @@ def _flows(chance: Random, faults_end: float) -> list[Move]:
             when = round(min(at + chance.expovariate(1 / 10), faults_end), 3)
             step = chance.choice((None, chance.randrange(12)))
             moves.append(OperateFlow(at=when, action=chance.choice(ACTIONS), flow=flow, step=step))
+    return moves
+
+
+def _durable(chance: Random, faults_end: float, lease: float) -> list[Move]:
+    moves: list[Move] = []
+    for n in range(1, chance.randint(2, 9)):
+        job, at, client = f"d{n:02}", _at(chance, faults_end * 0.8), chance.choice(("c1", "c2"))
+        value, options = round(chance.uniform(0.1, lease), 3), {"queue": chance.choice(QUEUES)}
+        moves.append(Enqueue(at=at, client=client, job=job, task="durable", value=value, options=options))
+        if chance.random() < 0.3:
+            when = round(min(at + chance.expovariate(1 / 10), faults_end), 3)
+            moves += [Operate(at=when, action="cancel", target=job), Operate(at=faults_end, action="retry", target=job)]
     return moves
 
 

@@ -17,7 +17,7 @@ from .host import Host
 
 RETRIES: Mapping[str, int] = {
     "quick": 3, "slow": 3, "flaky": 3, "broken": 2, "sleepy": 1, "late": 1, "stubborn": 3, "narrow": 3,
-    "part": 2, "nested": 3, PLANNED_FLOW: 3, FAN_OUT: 20, CANCEL_STEPS: 20,
+    "durable": 3, "part": 2, "nested": 3, PLANNED_FLOW: 3, FAN_OUT: 20, CANCEL_STEPS: 20,
 }  # fmt: skip
 FLOWS = frozenset({PLANNED_FLOW, "nested"})
 # Tasks whose runs are not recorded: the engine's own, and flows, whose functions only plan.
@@ -26,6 +26,8 @@ LIMITS: Mapping[str, int] = {"narrow": 1}
 # This task ignores its cancellation, so it records no effects: nothing can promise that they end in time.
 SWALLOWS = "stubborn"
 SNOOZE_SECONDS = 2.0
+# A durable task sleeps so long between its steps: its run ends meanwhile.
+SLEEP_SECONDS = 1.5
 TIMEOUT_SECONDS = 1.0
 
 
@@ -94,6 +96,28 @@ def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
                 except asyncio.CancelledError:
                     if host.dead:
                         raise  # the simulation has ended
+
+    @app.task(max_retries=RETRIES["durable"])
+    async def durable(ctx: Context, value: float) -> Any:
+        """Two steps at once, a sleep, and two steps one after the other. The value of each tells which run made it."""
+        with auditor.run(host, ctx.job) as run:
+
+            async def body(name: str, seconds: float) -> str:
+                auditor.step_log.step_began(ctx.job, name)
+                await clock.sleep(seconds)
+                run.effect()
+                return f"{name} of {run.lease}"
+
+            async def step(name: str, seconds: float) -> None:
+                values[name] = await ctx.step(body, name, seconds, name=name)
+                auditor.step_log.step_returned(ctx.job, name, values[name])
+
+            values: dict[str, str] = {}
+            await asyncio.gather(step("one", value), step("two", value / 2))
+            await ctx.sleep(SLEEP_SECONDS)
+            await step("three", value)
+            await step("four", 0.0)
+            return values
 
     @app.task(max_retries=RETRIES["part"])
     async def part(ctx: Context, how: Any, a: Any = None, b: Any = None, item: Any = None) -> Any:

@@ -39,6 +39,7 @@ from simulation.plan import (
     Enqueue,
     Move,
     Nap,
+    Operate,
     Plan,
     Start,
     Stop,
@@ -124,6 +125,20 @@ def test_plans_have_every_kind_of_move() -> None:
     assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
         None, "return", "raise", "replace", "debounce",
     }  # fmt: skip
+
+
+def test_plans_have_durable_tasks_that_are_cancelled_and_put_back_to_work() -> None:
+    moves = [move for seed in range(30) for move in draw(seed).moves]
+    durable = {move.job for move in moves if isinstance(move, Enqueue) and move.task == "durable"}
+    actions = {move.action for move in moves if isinstance(move, Operate) and move.target in durable}
+    assert (len(durable) > 3, actions) == (True, {"cancel", "retry"})
+
+
+def test_steps_of_simulations_are_stored_and_some_begin_again_that_were_not(verdicts: list[Verdict]) -> None:
+    facts = [fact for verdict in verdicts for fact in verdict.facts]
+    begun = [fact for fact in facts if fact.who == "step"]
+    stored = [fact for fact in facts if fact.what.startswith("keeps step") and "sleep" not in fact.what]
+    assert len(begun) > len(stored) > 50
 
 
 def test_plans_have_every_schedule_option_and_operator_action() -> None:
