@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -644,6 +646,16 @@ async def test_the_harness_is_as_it_was(world: World, app: Mainspring) -> None:
         assert (jobs.enqueued, jobs.clock.now()) == (before, now)
         assert len(seen) == 2 + 2
         assert [job.attempt for job in await jobs.drain()] == [1]
+
+
+async def test_the_process_is_as_it_was(world: World, app: Mainspring) -> None:
+    def hooks() -> tuple[object, ...]:
+        return sys.gettrace(), sys.getprofile(), sys.unraisablehook, gc.isenabled(), gc.get_freeze_count()
+
+    before = hooks()
+    assert (await check(app, world, file_replaced(world, app))).idempotent
+    assert (await check(app, world, app.task(name="other")(children(world, app)))).idempotent
+    assert hooks() == before
 
 
 async def test_hooks_may_be_coroutine_functions(world: World, app: Mainspring) -> None:

@@ -165,15 +165,12 @@ class Crash:
     @contextmanager
     def _tracing(self) -> Iterator[None]:
         """Inside the block, this thread runs under its eyes."""
-        before, hook = sys.gettrace(), sys.unraisablehook
-        # What is killed while it is finalised, such as a generator, has no caller to raise to.
-        sys.unraisablehook = lambda args: None if isinstance(args.exc_value, Killed) else hook(args)
+        before = sys.gettrace()
         _trace(self)
         try:
             yield
         finally:
             sys.settrace(before)
-            sys.unraisablehook = hook
 
     def call(self, act: Callable[[], T]) -> T:
         """Calls a plain function, in its own thread."""
@@ -264,10 +261,14 @@ class Crash:
         before = loop.get_task_factory()
 
         def factory(_: Any, work: Any, **options: Any) -> Any:
-            run = doomed_run.get()
-            if run is not None and run.crash is self and asyncio.iscoroutine(work):
-                work = self._part(work, run)
-            return asyncio.Task(work, loop=loop, **options) if before is None else before(loop, work, **options)
+            run, part = doomed_run.get(), work
+            is_part = run is not None and run.crash is self and asyncio.iscoroutine(work)
+            if run is not None and is_part:
+                part = self._part(work, run)
+            task = asyncio.Task(part, loop=loop, **options) if before is None else before(loop, part, **options)
+            if is_part:  # one that is cancelled before it begins would be a coroutine that was never awaited
+                task.add_done_callback(lambda _: work.close())
+            return task
 
         loop.set_task_factory(factory)
         try:
@@ -317,7 +318,9 @@ def note_insert() -> None:
 def own_garbage() -> Iterator[None]:
     """Inside the block, objects from before are not looked at by collections of garbage, and none begins by itself: it
     would run `finally` blocks of generators that have died."""
-    enabled, frozen = gc.isenabled(), gc.get_freeze_count()
+    enabled, frozen, hook = gc.isenabled(), gc.get_freeze_count(), sys.unraisablehook
+    # What is killed while it is finalised, such as a generator, has no caller to raise to.
+    sys.unraisablehook = lambda args: None if isinstance(args.exc_value, Killed) else hook(args)
     gc.disable()
     gc.collect()
     if not frozen:
@@ -325,6 +328,7 @@ def own_garbage() -> Iterator[None]:
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         if not frozen:
             gc.unfreeze()
         if enabled:
