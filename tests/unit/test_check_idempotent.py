@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,14 +58,14 @@ class World:
         self.items.clear()
         self.items["stock"] = 5
         self.log.unlink(missing_ok=True)
-        with sqlite3.connect(self.db) as db:
+        with closing(sqlite3.connect(self.db)) as db, db:
             db.execute("create table if not exists orders (id integer, state text)")
             db.execute("create table if not exists paid (id integer primary key, state text)")
             db.execute("delete from orders")
             db.execute("delete from paid")
 
     def state(self) -> Any:
-        with sqlite3.connect(self.db) as db:
+        with closing(sqlite3.connect(self.db)) as db, db:
             rows = [db.execute(f"select * from {table} order by id").fetchall() for table in ("orders", "paid")]
         log = self.log.read_text() if self.log.exists() else ""
         return self.bank.charges, self.mails, sorted(self.items.values()), rows, log

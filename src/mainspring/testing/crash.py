@@ -10,6 +10,7 @@ import inspect
 import sys
 import sysconfig
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -326,7 +327,9 @@ def own_garbage() -> Iterator[None]:
     if not frozen:
         gc.freeze()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # a process that dies leaves open what it has open
+            yield
     finally:
         sys.unraisablehook = hook
         if not frozen:
