@@ -765,7 +765,7 @@ async def test_a_hundred_points_take_less_than_five_seconds(app: Mainspring) -> 
 
     @app.task
     async def task(order: int) -> None:
-        for n in range(33):
+        for n in range(25):
             seen.add(n)
             await asyncio.sleep(0)
 
