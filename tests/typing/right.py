@@ -87,6 +87,27 @@ async def notify(to: str) -> str:
     return to
 
 
+@app.task
+async def onboard(ctx: Context, path: str) -> None:
+    assert_type(await ctx.step(count_words, "a b", name="words"), int)
+    assert_type(await ctx.step(encode, path), bytes)
+    assert_type(await ctx.sleep("2d"), None)
+
+
+@app.task
+def onboard_plainly(ctx: Context, path: str) -> None:
+    assert_type(ctx.sync.step(encode, path), bytes)
+    assert_type(ctx.sync.step(count_words, "a b"), int)
+
+
+async def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def encode(path: str) -> bytes:
+    return path.encode()
+
+
 @app.task(name="shrink", backoff=Backoff.linear(2), retry_on=ValueError, no_retry_on=(KeyError,), concurrency=2)
 def shrink(path: str) -> float:
     return float(path)

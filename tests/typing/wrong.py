@@ -91,6 +91,8 @@ async def context(ctx: Context) -> None:
     await report.enqueue(ctx, "daily")  # wrong
     await report.enqueue(5)  # wrong
     export.job(ctx, 42)  # wrong
+    await export.enqueue(await ctx.step(one_mail, "ada"), "daily")  # wrong
+    await send.enqueue(await ctx.step(one_mail, "ada"))  # wrong
     export.sync.enqueue(ctx, 42)  # wrong
 
 

@@ -407,6 +407,20 @@ async def test_a_sleep_ends_the_run_and_goes_on_at_its_instant(app: Mainspring, 
     assert cleaned == [False, True, True]
 
 
+async def test_drain_goes_on_behind_a_sleep_whose_time_has_come(app: Mainspring, clock: VirtualClock) -> None:
+    @app.task
+    async def work(ctx: Context) -> str:
+        await ctx.sleep(minutes=2)
+        return "awake"
+
+    handle = await work.enqueue()
+    await app.drain()
+    clock.advance(minutes=2)
+    async with asyncio.timeout(10):
+        await app.drain()
+    assert await handle.result(timeout=0) == "awake"
+
+
 async def test_a_sleep_over_a_restart_ends_at_the_first_instant(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=0)
     async def work(ctx: Context) -> None:

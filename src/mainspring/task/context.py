@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET
@@ -18,15 +18,16 @@ from ..codec import encode
 from ..errors import BadInput
 from ..ids import Lease
 from ..records.job import Job
-from ..records.run import Items, RunNotes, RunReport, Usage
+from ..records.run import Items, RunNotes, Usage
 from ..span import Span
 from ..suggest import renamed_value
 
 if TYPE_CHECKING:
-    from ..records.outcome import Outcome, Suspend
+    from ..records.outcome import Suspend
     from .batch import Batch
     from .durable import DurableRun, SyncContext
     from .flow_failure import FlowEnd
+    from .reporting import Commit, Reporting, Reports, Yielded
 
 # Characters of a log line, or of a note on progress.
 MAX_LINE_CHARACTERS = 4096
@@ -51,57 +52,6 @@ def run_fields(job: Job) -> dict[str, object]:
         "worker": job.worker,
         "schedule": job.schedule,
     }
-
-
-class Reports(Protocol):
-    """The log lines, output, progress, items and notes of one run."""
-
-    counted: Items | None
-    metadata: dict[str, Any]
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]: ...
-    def progress(self, done: float, total: float | None, note: str) -> None: ...
-    def write(self, data: bytes, resumed: bool = False) -> Awaitable[None]: ...
-    def items(self, success: int, failed: int, skipped: int) -> None: ...
-    def note(self, metadata: Mapping[str, Any]) -> None: ...
-    def close(self) -> None: ...
-    def hold_back(self) -> AbstractContextManager[None]: ...
-    def drain(self) -> RunReport: ...
-    def restore(self, report: RunReport) -> None: ...
-    async def number(self, store: Any) -> None: ...
-    def sent(self, report: RunReport, accepted: bool) -> None: ...
-
-
-class Reporting(Protocol):
-    """The worker's side of a context: it collects reports, opens transactions, keeps checkpoints and finds batches."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]: ...
-    def open(self, job: Job) -> Reports: ...
-    def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]: ...
-    def durable(self, ctx: Context) -> DurableRun: ...
-    def batch(self, job: Job) -> Batch: ...
-
-
-class Commit(Protocol):
-    """The completion of a run that is committed together with its effects."""
-
-    outcome: Outcome | None
-    """The committed outcome. None before the commit."""
-
-    def set_result(self, result: Any) -> None: ...
-
-    @property
-    def irrevocable(self) -> bool:
-        """Whether it is too late to end the run in another way."""
-        ...
-
-
-class Yielded(Protocol):
-    """What a task yields, in one run."""
-
-    def asked_made(self) -> int: ...
 
 
 class Context:
@@ -250,6 +200,12 @@ class Context:
         """Whether an earlier run of the job has begun: what it has stored in durable steps is not done again."""
         return self.job.runs > 1
 
+    @overload
+    def step(
+        self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, name: str | None = None, **kwargs: Any
+    ) -> Awaitable[T]: ...
+    @overload
+    def step(self, fn: Callable[..., T], *args: Any, name: str | None = None, **kwargs: Any) -> Awaitable[T]: ...
     def step(self, fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any) -> Awaitable[Any]:
         """Calls the function and stores its value as a checkpoint before it returns it. A later run of the job does not
         call it again, and gets the stored value, as the type of the function's return annotation.
@@ -259,6 +215,14 @@ class Context:
         """
         return self._awaited("ctx.step()").step(fn, args, kwargs, name)
 
+    @overload
+    def step_in_transaction(
+        self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, name: str | None = None, **kwargs: Any
+    ) -> Awaitable[T]: ...
+    @overload
+    def step_in_transaction(
+        self, fn: Callable[..., T], *args: Any, name: str | None = None, **kwargs: Any
+    ) -> Awaitable[T]: ...
     def step_in_transaction(
         self, fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any
     ) -> Awaitable[Any]:
@@ -277,17 +241,10 @@ class Context:
 
     @property
     def sync(self) -> SyncContext:
-        """`step` and `sleep` for tasks that are plain functions."""
+        """`step`, `sleep` and `signal` for tasks that are plain functions."""
         from .durable import SyncContext
 
         return SyncContext(self._durable_run)
-
-    def _awaited(self, what: str) -> DurableRun:
-        from .durable import in_event_loop
-
-        if not in_event_loop():
-            raise BadInput(f"{what} is awaited, and this is a plain function: use ctx.sync, or make it `async def`")
-        return self._durable_run(what)
 
     @overload
     def signal(self, name: str, type: type[T], *, timeout: Span | None = None) -> Awaitable[T]: ...
@@ -307,6 +264,13 @@ class Context:
         later run, too.
         """
         return self._awaited("ctx.signal()").signal(name, type, timeout, default)
+
+    def _awaited(self, what: str) -> DurableRun:
+        from .durable import in_event_loop
+
+        if not in_event_loop():
+            raise BadInput(f"{what} is awaited, and this is a plain function: use ctx.sync, or make it `async def`")
+        return self._durable_run(what)
 
     def _durable_run(self, what: str) -> DurableRun:
         if (durable := getattr(self, "_durable", None)) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, overload
 
@@ -61,6 +61,12 @@ class SyncContext:
         """`run` opens the durable steps for the method of that name."""
         self._run = run
 
+    @overload
+    def step(
+        self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, name: str | None = None, **kwargs: Any
+    ) -> T: ...
+    @overload
+    def step(self, fn: Callable[..., T], *args: Any, name: str | None = None, **kwargs: Any) -> T: ...
     def step(self, fn: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any) -> Any:
         return self._blocking("ctx.sync.step()").step(fn, args, kwargs, name)
 

@@ -250,16 +250,18 @@ class DurableSteps:
     async def _sleep(self, key: str, duration: float) -> None:
         found = (await self._load()).get(key)
         if found is None and duration < MIN_SUSPENSION_SECONDS:
-            return await self._clock.sleep(duration)
+            await self._clock.sleep(duration)
+            return
         if found is not None:
             until: datetime = _decoded(found, _decode_instant)
         else:
             until = later(self._clock.now(), duration)
             await self.keep(key, msgspec.json.encode(until).decode())
         left = self._left(until)
-        if left < MIN_SUSPENSION_SECONDS:
-            return await self._clock.sleep(max(0.0, left))
-        return await self._suspend(until)
+        if left >= MIN_SUSPENSION_SECONDS:
+            await self._suspend(until)
+        elif left > 0:
+            await self._clock.sleep(left)
 
     # signals
 
