@@ -32,6 +32,7 @@ class AuditedStore(MemoryStore):
         self._auditor = auditor
         self._tables = _WatchedTables(self)
         self.schedule_log, self.flow_log = auditor.schedule_log, auditor.flow_log
+        self.signal_log = auditor.signal_log
         self.by: tuple[str, str] = ("nobody", "nothing")
         """The host and the verb of the call that runs now. A verb never awaits between its writes."""
         self._now: datetime | None = None
@@ -43,14 +44,18 @@ class AuditedStore(MemoryStore):
     def job_written(self, old: Job | None, job: Job) -> None:
         self._auditor.job_written(old, job, *self.by)
         outcome = self._outcome
+        self.signal_log.job_written(job)
         self.flow_log.job_written(old, job, None if outcome is None or outcome.id != job.id else outcome.step_end)
 
     def note_crash(self, host: str, how: str) -> None:
         self._auditor.note(host, host, how)
 
     def job_deleted(self, job: Job) -> None:
-        assert self._now is not None
-        self._auditor.job_deleted(job, self._now, self.by[0])
+        self._auditor.job_deleted(job, self._now or job.created_at, self.by[0])
+
+    def verb_ended(self) -> None:
+        self.flow_log.verb_ended()
+        self.signal_log.verb_ended(self._tables.job)
 
     async def change(self, action: Action, which: Filter, *, now: datetime, **options: Any) -> Changed:
         self._now = now
@@ -115,6 +120,7 @@ class _WatchedTables(MemoryTables):
     def put_flow(self, flow: Flow) -> None:
         super().put_flow(flow)
         self._store.flow_log.row_written(flow)
+        self._store.signal_log.row_written(flow)
 
 
 class _WatchedSeries(MemoryScheduleTable):

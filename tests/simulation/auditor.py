@@ -18,6 +18,7 @@ from .flow_log import FlowLog
 from .host import Host
 from .loop import TrueClock
 from .schedule_log import ScheduleLog
+from .signal_log import SignalLog
 from .step_log import StepLog
 from .watch import Watch
 
@@ -33,8 +34,9 @@ RULES: Mapping[str, str] = {
     "L1": "no step is released before what it needs has ended as it must",
     "L2": "a step has one job in each life, with the values of the accepted runs",
     "L3": "a flow's steps, counts and values, and its own end, are those of the ideal",
-    "L4": "a flow that waits has an unfinished job to wait for",
+    "L4": "a flow that waits has an unfinished job to wait for, and a task a signal that has not come",
     "L5": "with healthy workers each flow ends",
+    "L6": "of a signal the first value stands, or that its time was over, and the job goes on with that",
     "L7": "after a cancel only steps that run at the end are released",
     "L8": "a durable step that is stored does not begin again, and only the run that holds its job stores it",
     "W": "a worker ends when it is stopped, and not otherwise",
@@ -85,6 +87,7 @@ class Auditor:
         self.schedule_log = ScheduleLog(clock, self.watch, self.fail, self.note)
         self.flow_log = FlowLog(self.fail, self.note)
         self.step_log = StepLog(self.fail, self.note)
+        self.signal_log = SignalLog(self.fail, self.note)
         self._runs: Counter[JobId] = Counter()
         self._newest: dict[JobId, Job] = {}
         self._begun: set[tuple[JobId, Lease]] = set()

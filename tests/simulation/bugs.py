@@ -23,7 +23,7 @@ from mainspring.worker import claims, heartbeat
 from mainspring.worker.rescue import OrphanRescue
 from mainspring.worker.worker import Worker
 
-from . import flow_bugs, schedule_bugs, step_bugs
+from . import flow_bugs, schedule_bugs, signal_bugs, step_bugs
 from .patch import patch
 
 
@@ -130,5 +130,8 @@ BUGS: Mapping[str, Bug] = {
     "deaf-clock": Bug("a worker does not adjust to the store's clock", _deaf_clock),
     "no-limit": Bug("a worker ignores the limits of its tasks", _no_limit),
     "hopeful-enqueue": Bug("an enqueue that failed is acknowledged", _hopeful_enqueue),
-    **{name: Bug(*bug) for name, bug in {**schedule_bugs.BUGS, **flow_bugs.BUGS, **step_bugs.BUGS}.items()},
+    **{
+        name: Bug(*bug)
+        for name, bug in {**schedule_bugs.BUGS, **flow_bugs.BUGS, **step_bugs.BUGS, **signal_bugs.BUGS}.items()
+    },
 }

@@ -8,7 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.errors import BadInput, InvalidTransition, JobExists, JobNotFound, StoreUnavailable
+from mainspring.errors import (
+    BadInput,
+    InvalidTransition,
+    JobExists,
+    JobNotFound,
+    SignalLate,
+    SignalTwice,
+    StoreUnavailable,
+)
 from mainspring.flow.builder import with_plan
 from mainspring.records.job import NewJob
 from mainspring.schedule.edit import pause
@@ -20,7 +28,22 @@ from .host import Host
 from .loop import TrueClock, VirtualLoop
 from .node import Node
 from .operators import arrange
-from .plan import QUEUES, Arrange, Create, Enqueue, EnqueueFlow, Fault, Move, Nap, Operate, OperateFlow, Plan, Start
+from .plan import (
+    QUEUES,
+    Arrange,
+    Create,
+    Enqueue,
+    EnqueueFlow,
+    Fault,
+    Move,
+    Nap,
+    Operate,
+    OperateFlow,
+    Plan,
+    Signal,
+    Start,
+)
+from .signal_log import SIGNAL
 from .tasks import LIMITS
 
 # A caller waits this long before it repeats a failed call.
@@ -78,6 +101,8 @@ class Cluster:
                 self._call(self._enqueue(move))
             case Operate():
                 self._call(self._operate(move))
+            case Signal():
+                self._call(self._signal(move))
             case EnqueueFlow():
                 self._call(self._enqueue_flow(move))
             case OperateFlow():
@@ -141,6 +166,20 @@ class Cluster:
                 return  # it came too early or too late
             else:
                 return
+
+    async def _signal(self, move: Signal) -> None:
+        """Repeats the same delivery until there is an answer."""
+        app, answer = self._nodes[move.client].app, "given"
+        while True:
+            try:
+                await app.connect()
+                await app.flows.signal(move.job, SIGNAL, move.value, delivery=f"{move.client} at {move.at}")
+            except StoreUnavailable:
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            except (SignalTwice, SignalLate, JobNotFound) as refused:
+                answer = type(refused).__name__
+            return self.auditor.signal_log.answered(move.client, move.job, move.value, answer)
 
     async def _operate_flow(self, move: OperateFlow) -> None:
         app = self._nodes["operator"].app

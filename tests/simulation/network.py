@@ -121,7 +121,7 @@ class Link:
     async def _do(self, name: str, verb: Verb) -> Any:
         self._store.by = (self._host.name, name)
         answer = await verb()
-        self._store.flow_log.verb_ended()
+        self._store.verb_ended()
         return answer
 
     async def _fail(self, name: str, why: str) -> None:

@@ -21,9 +21,10 @@ KEYS = ("k1", "k2", "k3")
 # Time of work and faults; then the faults cease.
 MIN_FAULT_SECONDS = 30.0
 MAX_FAULT_SECONDS = 75.0
-# Seeds with flows, and with durable tasks.
+# Seeds with flows, with durable tasks, and with tasks that wait for signals.
 FLOWS_SHARE = 0.4
 STEPS_SHARE = 0.3
+SIGNALS_SHARE = 0.3
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -140,6 +141,17 @@ class OperateFlow(Move, frozen=True, kw_only=True):
         return f"operator: {self.action} {self.flow}" + ("" if self.step is None else f", job {self.step}")
 
 
+class Signal(Move, frozen=True, kw_only=True):
+    """A client gives a job the signal that it waits for, or will wait for."""
+
+    client: str
+    job: JobId
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.client} gives {self.job} the signal {self.value!r}"
+
+
 class Operate(Move, frozen=True, kw_only=True):
     """An operator's action on a job or a queue."""
 
@@ -234,6 +246,9 @@ def draw(seed: int) -> Plan:
     chance = Random(f"{seed} checkpoints")
     if chance.random() < STEPS_SHARE:
         moves += _durable(chance, faults_end, lease)
+    chance = Random(f"{seed} signal")
+    if chance.random() < SIGNALS_SHARE:
+        moves += _signals(chance, faults_end)
     moves.sort(key=lambda move: move.at)
     return Plan(
         seed=seed,
@@ -305,6 +320,20 @@ def _durable(chance: Random, faults_end: float, lease: float) -> list[Move]:
         if chance.random() < 0.3:
             when = round(min(at + chance.expovariate(1 / 10), faults_end), 3)
             moves += [Operate(at=when, action="cancel", target=job), Operate(at=faults_end, action="retry", target=job)]
+    return moves
+
+
+def _signals(chance: Random, faults_end: float) -> list[Move]:
+    moves: list[Move] = []
+    for n in range(1, chance.randint(2, 9)):
+        job, at, value = f"a{n:02}", _at(chance, faults_end * 0.7), round(chance.uniform(1.0, 15.0), 3)
+        client, options = chance.choice(("c1", "c2")), {"queue": chance.choice(QUEUES)}
+        moves.append(Enqueue(at=at, client=client, job=job, task="approved", value=value, options=options))
+        for m in range(chance.choice((0, 1, 1, 2, 2))):
+            when, client = round(at + chance.uniform(0.1, 1.5) * value, 3), chance.choice(("c1", "c2"))
+            moves.append(Signal(at=min(when, faults_end), client=client, job=job, value=f"answer {m + 1}"))
+        if chance.random() < 0.2:
+            moves.append(Operate(at=_at(chance, faults_end), action="cancel", target=job))
     return moves
 
 

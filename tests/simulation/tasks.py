@@ -7,21 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.app import Mainspring
-from mainspring.records.flow import CANCEL_STEPS, FAN_OUT, PLANNED_FLOW
+from mainspring.records.flow import CANCEL_STEPS, FAN_OUT, FLOW_DEADLINE, PLANNED_FLOW
 from mainspring.records.outcome import Cancel, Discard, Finish, Skip, Snooze
 from mainspring.task.context import Context
 
 from .auditor import Auditor
 from .flow_plan import LONG_CHARACTERS
 from .host import Host
+from .signal_log import LATE, SIGNAL
 
 RETRIES: Mapping[str, int] = {
     "quick": 3, "slow": 3, "flaky": 3, "broken": 2, "sleepy": 1, "late": 1, "stubborn": 3, "narrow": 3,
-    "durable": 3, "part": 2, "nested": 3, PLANNED_FLOW: 3, FAN_OUT: 20, CANCEL_STEPS: 20,
+    "durable": 3, "approved": 3,
+    "part": 2, "nested": 3, PLANNED_FLOW: 3, FAN_OUT: 20, CANCEL_STEPS: 20, FLOW_DEADLINE: 20,
 }  # fmt: skip
 FLOWS = frozenset({PLANNED_FLOW, "nested"})
 # Tasks whose runs are not recorded: the engine's own, and flows, whose functions only plan.
-UNRECORDED = FLOWS | {FAN_OUT, CANCEL_STEPS}
+UNRECORDED = FLOWS | {FAN_OUT, CANCEL_STEPS, FLOW_DEADLINE}
 LIMITS: Mapping[str, int] = {"narrow": 1}
 # This task ignores its cancellation, so it records no effects: nothing can promise that they end in time.
 SWALLOWS = "stubborn"
@@ -118,6 +120,16 @@ def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
             await step("three", value)
             await step("four", 0.0)
             return values
+
+    @app.task(max_retries=RETRIES["approved"])
+    async def approved(ctx: Context, value: float) -> str:
+        """Waits for a signal, `value` seconds at most."""
+        with auditor.run(host, ctx.job) as run:
+            answer = await ctx.signal(SIGNAL, str, timeout=value, default=LATE)
+            auditor.signal_log.seen(ctx.job, answer)
+            await clock.sleep(SLEEP_SECONDS)
+            run.effect()
+            return answer
 
     @app.task(max_retries=RETRIES["part"])
     async def part(ctx: Context, how: Any, a: Any = None, b: Any = None, item: Any = None) -> Any:

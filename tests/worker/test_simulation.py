@@ -120,7 +120,7 @@ def test_plans_have_every_kind_of_move() -> None:
     kinds = {type(move).__name__ for move in moves}
     assert kinds == {
         "Start", "Crash", "Stop", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "CrashAtFiring", "Arrange",
-        "Create", "Nap", "EnqueueFlow", "OperateFlow",
+        "Create", "Nap", "EnqueueFlow", "OperateFlow", "Signal",
     }  # fmt: skip
     assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
         None, "return", "raise", "replace", "debounce",
@@ -139,6 +139,12 @@ def test_steps_of_simulations_are_stored_and_some_begin_again_that_were_not(verd
     begun = [fact for fact in facts if fact.who == "step"]
     stored = [fact for fact in facts if fact.what.startswith("keeps step") and "sleep" not in fact.what]
     assert len(begun) > len(stored) > 50
+
+
+@pytest.mark.parametrize("answer", ["given", "SignalTwice", "SignalLate", "JobNotFound"])
+def test_signals_of_simulations_get_every_answer(answer: str, verdicts: list[Verdict]) -> None:
+    facts = [fact.what for verdict in verdicts for fact in verdict.facts]
+    assert any(what.startswith("gives ") and what.endswith(f": {answer}") for what in facts)
 
 
 def test_plans_have_every_schedule_option_and_operator_action() -> None:
