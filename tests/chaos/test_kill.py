@@ -11,8 +11,9 @@ from victim import LEASE, SWEEP
 
 from mainspring.failpoint import POINTS
 
-# The failpoints of firing are in test_ticks.py, those of transactions in test_effects.py.
-RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction."))]
+# The failpoints of firing are in test_ticks.py, those of transactions in test_effects.py, of steps in
+# test_killed_steps.py.
+RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction.", "step."))]
 # Failpoints inside of store calls, or right after them.
 STORED = ["claim.after_commit", "finish.mid_batch", "finish.after_commit"]
 # What a loaded machine may add to the bound: starting a process, waiting for a turn on the CPU.

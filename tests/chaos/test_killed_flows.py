@@ -26,7 +26,7 @@ from servers import Postgres, Redis
 MAX_CRASHES = 50
 # A job of a killed worker is claimed again soon: there are many kills.
 QUICK = {"beat": 0.1, "lease": 0.5, "sweep": 0.1, "max_crashes": MAX_CRASHES}
-RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction."))]
+RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction.", "step."))]
 STORED = ["claim.after_commit", "finish.mid_batch", "finish.after_commit"]
 
 

@@ -43,7 +43,7 @@ def test_key_json_has_the_secret_only_at_creation(cli, shop):
     ("words", "code", "message"),
     [
         (["create", "deploy", "--role", "root"], 2, "'root' is not one of 'viewer', 'operator', 'admin'"),
-        (["create", "deploy", "--scope", "job:write"], 1, "there is no scope 'job:write' (known: audit, cron,"),
+        (["create", "deploy", "--scope", "job:write"], 1, "there is no scope 'job:write' (known: audit, batches,"),
         (["create", "a b"], 1, "a key's name is 1 to 64 letters"),
         (["create", "deploy", "--expires", "soon"], 2, "must be a span"),
         (["revoke", "deploy"], 1, "there is no API key 'deploy'; known: none"),

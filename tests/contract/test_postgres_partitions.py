@@ -252,10 +252,11 @@ class TestSteps(Dated):
             self.server.run("ALTER TABLE dated.mainspring_finished_20300103 RENAME TO whatever")
             jobs = await all_jobs(store)
             runs = [await store.executions(job.id) for job in jobs]
+            newest = (await store.schema()).newest
             for _ in range(2):
-                assert await store.migrate(1) == list(range(6, 0, -1))
+                assert await store.migrate(1) == list(range(newest - 1, 0, -1))
                 assert await all_jobs(store) == jobs
-                assert await store.migrate() == list(range(2, 8))
+                assert await store.migrate() == list(range(2, newest + 1))
                 assert await all_jobs(store) == jobs
                 assert [await store.executions(job.id) for job in jobs] == runs
             assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5

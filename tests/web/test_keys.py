@@ -89,7 +89,10 @@ async def test_the_name_of_an_expired_key_is_free_again(spring: Mainspring, cloc
     ("given", "message"),
     [
         ({"role": "root"}, r"no role 'root' \(known: viewer, operator, admin\)"),
-        ({"scopes": ["job:write"]}, r"no scope 'job:write' \(known: audit, cron, dead, .*each with :read or :write\)"),
+        (
+            {"scopes": ["job:write"]},
+            r"no scope 'job:write' \(known: audit, batches, cron, .*each with :read or :write\)",
+        ),
         ({"scopes": ["jobs"]}, "no scope 'jobs'"),
         ({"scopes": "jobs:write"}, "scopes are a list"),
         ({"scopes": []}, "scopes are a list"),

@@ -105,4 +105,4 @@ async def test_a_read_beyond_its_deadline_is_503() -> None:
 
 def test_only_routes_that_wait_have_no_deadline() -> None:
     waiting = {handler.handler_name for handler in (*ROUTES, *ROOT_ROUTES) if handler.opt.get("waits")}
-    assert waiting == {"get_job", "follow_events"}
+    assert waiting == {"get_job", "follow_events", "job_output"}

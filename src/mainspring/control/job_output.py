@@ -10,7 +10,7 @@ from ..errors import BadInput
 from ..ids import JobId
 from ..records.job import Job
 from ..records.run import OutputChunk
-from .checks import checked_limit
+from .checks import checked_id, checked_limit
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -66,7 +66,7 @@ class JobOutput(ABC):
 
     def output_reader(self, id: JobId, *, after: int = 0) -> OutputReader:
         """For a caller that waits for other things as well."""
-        return _StoreReader(self._engine, self, id, checked_after(after))
+        return _StoreReader(self._engine, self, checked_id(id), checked_after(after))
 
 
 def checked_after(after: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from ..clock import Clock
 from ..events import Bus, JobsExpired, JobStarted
@@ -59,7 +59,7 @@ class Claimer:
         self._on_expired = on_expired
         self._poll = poll
         self._max_crashes = max_crashes
-        self._claimed_at = -math.inf
+        self._claimed_at = datetime.min.replace(tzinfo=UTC)
         self._claiming = False
         self._epoch = 0
         """That in which jobs were last asked for with outcomes."""
@@ -82,7 +82,7 @@ class Claimer:
         others_wait = self._limits.has_limits or not self._limits.shares_children or not self._free_slots()
         for queues, tasks, room in self._limits.requests(self._slots, self._free_slots):
             now, epoch = self._clock.now(), self._state.epoch
-            self._claiming, self._claimed_at = True, self._clock.monotonic()
+            self._claiming, self._claimed_at = True, now
             try:
                 claim = await store.claim(queues, worker=self._worker, tasks=tasks, limit=room, now=now)
                 jobs = await self._finish_poisoned(store, claim.jobs)
@@ -133,11 +133,9 @@ class Claimer:
 
     def ask(self, outcomes: Sequence[Outcome]) -> CarryOn | None:
         """What to ask for as these outcomes are stored: at most a job for each step; None for nothing."""
-        if not self._slots.reserved:
-            return None  # as with all jobs without flows
         ended, now = sum(map(_ends_step, outcomes)), self._clock.now()
-        late = self._clock.monotonic() - self._claimed_at > CARRY_ON_SECONDS
-        if not ended or late or self._state.max_runs < math.inf:
+        recent = 0 <= (now - self._claimed_at).total_seconds() <= CARRY_ON_SECONDS
+        if not ended or not recent or self._state.max_runs < math.inf:
             return None
         self._epoch = self._state.epoch
         limit = min(ended, self._free_slots() + ended) if self._state.may_claim else 0
@@ -145,12 +143,10 @@ class Claimer:
             return None
         return CarryOn(worker=self._worker, queues=served[0], tasks=served[1], limit=limit, now=now)
 
-    def take_on(self, batch: Sequence[tuple[Run, Outcome]], jobs: Sequence[Job]) -> list[tuple[Run, Outcome]]:
-        """Starts the jobs that came as this batch was stored. Returns those that are given back, because the
+    def take_on(self, outcomes: Sequence[Outcome], jobs: Sequence[Job]) -> list[tuple[Run, Outcome]]:
+        """Starts the jobs that came as these outcomes were stored. Returns those that are given back, because the
         worker was told to stop meanwhile."""
-        if not self._slots.reserved:
-            return []
-        self._slots.reserve(-sum(_ends_step(outcome) for _, outcome in batch))
+        self._slots.reserve(-sum(map(_ends_step, outcomes)))
         if not jobs or self._epoch != self._state.epoch:
             return []  # as in claim()
         if not self._state.stopping:

@@ -75,6 +75,8 @@ class Completer:
         """Size of the jobs and outcomes that are not stored yet."""
         self._finished_bytes = 0
         self._claimer: Claimer | None = None
+        self._has_steps = False
+        """Whether there are ends of steps among the outcomes that are not stored yet."""
 
     def carry_on(self, claimer: Claimer) -> None:
         """Asks the store for the next steps of flows from now on; the claimer takes them on."""
@@ -94,6 +96,7 @@ class Completer:
         self.bytes += run.measure(outcome)
         if outcome.step is not None and self._claimer is not None:
             self._claimer.note_end(outcome)
+            self._has_steps = True
         if not self._outcomes:  # else it has rung
             self._gathered.ring()
         self._outcomes.append((run, outcome))
@@ -129,7 +132,8 @@ class Completer:
                 try:
                     await self._report_sender.flush(store)  # first: the store refuses reports of a finished run
                     batch = await self._with_releases_limited(store, batch)
-                    finished = await self._finish(store, batch)
+                    outcomes, asks = [outcome for _, outcome in batch], self._has_steps
+                    finished = await (self._finish(store, outcomes) if asks else store.finish(outcomes))
                 except BaseException:
                     self._outcomes = batch + self._outcomes
                     raise
@@ -139,17 +143,17 @@ class Completer:
                 self.bytes -= size
                 failpoint("finish.after_commit")
                 self._emit(batch, finished)
-                if self._claimer is not None:
-                    for run, outcome in self._claimer.take_on(batch, finished.carried_on):
+                if self._claimer is not None and asks:
+                    self._has_steps = bool(self._outcomes)
+                    for run, outcome in self._claimer.take_on(outcomes, finished.carried_on):
                         self.add(run, outcome)
                 self._on_stored()
-                batch, finished = [], Finished()
+                del batch, outcomes, finished
                 self._collect_garbage(size)
                 if gathers and self._may_gather():
                     break
 
-    async def _finish(self, store: Store, batch: list[tuple[Run, Outcome]]) -> Finished:
-        outcomes = [outcome for _, outcome in batch]
+    async def _finish(self, store: Store, outcomes: list[Outcome]) -> Finished:
         request = None if self._claimer is None else self._claimer.ask(outcomes)
         return await (store.finish(outcomes) if request is None else store.finish(outcomes, carry_on=request))
 

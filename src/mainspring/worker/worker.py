@@ -28,6 +28,7 @@ from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..store import Listening, Store
 from ..store.retry import StoreOnce, StoreRetry
 from ..supervisor.signals import on_stop
+from ..task.task import Task
 from .claimer import Claimer
 from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
@@ -74,8 +75,7 @@ class Worker:
 
         With `recycle` it stops by itself when a limit of the settings recycle_* is reached or a slot has leaked.
         """
-        settings = self._choose_settings(engine.settings, concurrency)
-        tasks = served_tasks(engine, queues)
+        settings, tasks = self._choose_settings(engine.settings, concurrency), served_tasks(engine, queues)
         host, pid = socket.gethostname(), os.getpid()
         # Never reused: a restarted worker must not take its predecessor's runs for its own.
         self.id = f"{settings.instance_id or host}-{pid}-{os.urandom(4).hex()}"
@@ -87,8 +87,7 @@ class Worker:
         self._runner = runner = self._runner_type.of(
             tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls
         )
-        limits = {name: task.options.concurrency for name, task in tasks.items()}
-        self._limits = ClaimLimits(queues, limits, children := runner.children)
+        self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
             settings.concurrency,
@@ -147,6 +146,9 @@ class Worker:
     def _choose_settings(self, settings: Settings, concurrency: int | None) -> Settings:
         chosen = settings if concurrency is None else load({"concurrency": concurrency}, {})
         return replace(settings, concurrency=chosen.concurrency)
+
+    def _task_limits(self, tasks: Mapping[str, Task[Any, Any]]) -> dict[str, int | None]:
+        return {name: task.options.concurrency for name, task in tasks.items()}
 
     @property
     def recycled(self) -> str | None:

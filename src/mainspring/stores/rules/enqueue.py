@@ -17,12 +17,15 @@ from .tables import Tables
 def enqueue(tables: Tables, new_jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     if not new_jobs:
         return []
-    if any(new.step is not None and new.step.is_unnumbered for new in new_jobs):
+    may_refuse = unnumbered = False
+    for new in new_jobs:
+        may_refuse = may_refuse or new.on_conflict == "raise"
+        unnumbered = unnumbered or (new.step is not None and new.step.is_unnumbered)
+    if unnumbered:
         from .batch_jobs import refusals
 
         if (answers := refusals(tables, new_jobs)) is not None:
             return answers
-    may_refuse = any(new.on_conflict == "raise" for new in new_jobs)
     if may_refuse:
         tables.savepoint()
         tables.flow_changes.savepoint()
