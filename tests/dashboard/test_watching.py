@@ -69,6 +69,19 @@ def test_the_job_page_follows_a_job_to_its_end(visit: Visits, live: Live) -> Non
     assert stayed(page)
 
 
+def test_a_scroll_of_the_log_that_comes_after_its_page_was_left_does_no_harm(visit: Visits, live: Live) -> None:
+    id = live.enqueue("export", "left")
+    page = visit(live, f"/jobs/{id}")
+    live.cue("left", "log", "opening the file")
+    box = page.get_by_role("log")
+    expect(box).to_contain_text("opening the file")
+    left = box.element_handle()
+    page.get_by_role("navigation").get_by_role("link", name="Queues").click()
+    expect(box).to_have_count(0)
+    left.dispatch_event("scroll")
+    live.cue("left", "end", None)
+
+
 def test_the_job_page_follows_the_output_of_a_job(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "told")
     page = visit(live, f"/jobs/{id}")

@@ -135,6 +135,7 @@ function useScroll(place, lines) {
   });
   const moved = () => {
     const box = place.current;
+    if (!box) return; // a scroll of a page that was left
     const end = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
     if (end !== (left === null)) set(end ? null : lines.at(-1));
   };
