@@ -266,7 +266,12 @@ class DurableSteps:
     # signals
 
     async def _signal(self, signals: DurableSignals, asked: AskedSignal) -> Any:
-        if not await signals.is_decided(asked):
+        self._under_way += 1  # a sleep beside it does not end the run while it is read
+        try:
+            decided = await signals.is_decided(asked)
+        finally:
+            self.end()
+        if not decided:
             signals.wait(asked)
             await self._suspend(None)
         return signals.value(asked)
