@@ -9,9 +9,12 @@ from typing import Any
 
 @contextmanager
 def patch(owner: Any, name: str, other: Any) -> Iterator[None]:
-    mine = getattr(owner, name)
+    mine, inherited = getattr(owner, name), name not in vars(owner)
     setattr(owner, name, other)
     try:
         yield
     finally:
-        setattr(owner, name, mine)
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, mine)
