@@ -635,7 +635,7 @@ async def test_step_whose_arguments_are_values_of_its_flow_is_not_run_again_by_i
         await ended(app, clock, run)
         for name in ("inner", "total"):
             (job,) = await app.jobs.list(Filter(tasks=(name,)))
-            with pytest.raises(BadInput, match=f"values of flow {run.id}, of which it is a step: replay that one"):
+            with pytest.raises(BadInput, match=f"values of flow {run.id}, whose step it is: replay that one"):
                 await app.jobs.run_again(job.id)
         item = (await app.flows.items(run.id, "one"))[0]
         assert (await app.jobs.run_again(item.id)).status == "new"

@@ -35,7 +35,7 @@ def check_own_arguments(job: Job) -> None:
     if job.refs:
         assert job.step is not None
         raise BadInput(
-            f"job {job.id} ({job.task}) has arguments that are values of flow {job.step.flow}, of which it is a step: "
+            f"job {job.id} ({job.task}) has arguments that are values of flow {job.step.flow}, whose step it is: "
             "replay that one"
         )
 

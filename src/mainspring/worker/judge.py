@@ -61,10 +61,10 @@ class Judge:
         try:
             notes = None if ctx is None else ctx.account()
             # Hot: nearly all runs are done.
-            anew = type(ended) is not Done and ctx is not None and ctx.has_checkpointed
-            counted = replace(job, attempt=1, crashes=0) if anew else job
+            resets = type(ended) is not Done and ctx is not None and ctx.has_checkpointed
+            counted = replace(job, attempt=1, crashes=0) if resets else job
             outcome = decide(counted, ended, now=now, policy=self._policy(job), account=notes)
-            if anew:
+            if resets:
                 outcome = replace(outcome, reset_attempts=True)
         except BaseException as error:  # of any kind: code of the task's exceptions and policy runs there
             outcome = _undecidable(job, ended, error, now)

@@ -256,7 +256,7 @@ class BatchContract(Contract):
     # a maker that has gone
 
     @proves("BA3", "BA5")
-    async def test_a_batch_that_nobody_closes_is_dead_when_its_jobs_have_ended(self) -> None:
+    async def test_a_batch_that_is_never_closed_is_dead_when_its_jobs_have_ended(self) -> None:
         async with self.opened() as store:
             batch = await a_batch(store)
             await add(store, batch)

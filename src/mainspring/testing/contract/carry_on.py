@@ -65,7 +65,7 @@ class CarryOnContract(Contract):
             assert (await beat(store)).holds == {job.id: job.lease}
 
     @proves("CO1")
-    async def test_a_step_that_was_started_is_claimed_by_nobody_and_ends_under_its_lease(self) -> None:
+    async def test_no_worker_claims_a_step_that_was_started_and_it_ends_under_its_lease(self) -> None:
         async with self.opened() as store:
             flow, finished = await end_first(store, chain("a", "b", "c"), tasks=["b"])
             (job,) = finished.carried_on
@@ -144,7 +144,7 @@ class CarryOnContract(Contract):
         async with self.opened() as store:
             await beat(store, "bob", until=later(3))
             assert await started_names(store, fork(), worker="bob", now=later(3)) == []
-            assert await started_names(store, fork(), worker="nobody") == []
+            assert await started_names(store, fork(), worker="unknown") == []
 
     @proves("CO2")
     async def test_no_more_bytes_are_started_than_a_claim_takes(self) -> None:
