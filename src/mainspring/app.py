@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .feed.hub import NumberedEvent
     from .leader import Leader
-    from .middleware import Middleware
+    from .middleware import Middleware, ThreadMiddleware
     from .store import Store
     from .task.handle import Handle
     from .testing.harness import Harness, Mode
@@ -48,6 +48,7 @@ class Mainspring(Declarations, AppFacades):
         *,
         clock: Clock | None = None,
         middleware: Sequence[Middleware] = (),
+        thread_middleware: Sequence[ThreadMiddleware] = (),
         **settings: Any,
     ) -> None:
         from .engine import Engine
@@ -62,7 +63,7 @@ class Mainspring(Declarations, AppFacades):
         self.setting_sources = sources(given)
         _check_allowance(chosen.webhook_allow)
         self.events = Bus()
-        self._registry = Registry(self, middleware)
+        self._registry = Registry(self, middleware, thread_middleware)
         corrected = StoreClock(clock or SystemClock())
         if store is None or isinstance(store, str):
             url, key, names = chosen.store, chosen.api_key, chosen.names

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .app import Mainspring
     from .events import Bus, E
     from .flow.builder import PlanBuilder
-    from .middleware import Middleware
+    from .middleware import Middleware, ThreadMiddleware
     from .records.outcome import Outcome
     from .schedule.options import DeclaredSchedule, ScheduleOptions
     from .task.dead_letter import DeadLetter
@@ -51,12 +51,15 @@ _OPTIONS: Mapping[Kind, type] = {"task": CollectingOptions, "stub": CollectingSt
 class Registry:
     """What the code of an app declares. It knows no store, so every engine of the app uses the same one."""
 
-    def __init__(self, app: Mainspring, middleware: Sequence[Middleware] = ()) -> None:
+    def __init__(
+        self, app: Mainspring, middleware: Sequence[Middleware] = (), thread_middleware: Sequence[ThreadMiddleware] = ()
+    ) -> None:
         """`app` is the app of its tasks."""
         self.app = app
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, DeclaredSchedule] = {}
         self.middleware = list(middleware)
+        self.thread_middleware = list(thread_middleware)
         self.dead_letter_handler: Task[Any, Any] | None = None
         """The task that runs for every job that dies."""
         self.archive_hook: Archive | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..feed.publisher import FeedPublisher
     from ..health import Health
     from ..insight.stats import Stats
-    from ..middleware import Middleware
+    from ..middleware import Middleware, ThreadMiddleware
     from ..task.batch import Batch
     from ..task.batch_options import BatchOptions
     from ..task.task import Task
@@ -115,6 +115,11 @@ class AppFacades:
     def middleware(self) -> list[Middleware]:
         """The middleware around every run."""
         return self._engine.registry.middleware
+
+    @property
+    def thread_middleware(self) -> list[ThreadMiddleware]:
+        """The middleware around plain functions, in the thread or the child process that runs them."""
+        return self._engine.registry.thread_middleware
 
     # operations
 

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,8 +22,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..codec import Arguments, encode_result
+from ..codec import Arguments, encode_result, is_async
 from ..errors import BadTask, JobTimeout
+from ..middleware import within_layers
 from ..records.finding import format_size
 from ..records.outcome import (
     MAX_MESSAGE_CHARACTERS,
@@ -38,7 +40,15 @@ from ..records.outcome import (
     failure_of,
 )
 from ..records.run import Failure
-from ..task.context import DONE_AWAITABLE, Context, check_counts, checked_number, merged_notes, run_fields
+from ..task.context import (
+    DONE_AWAITABLE,
+    Context,
+    ThreadMiddleware,
+    check_counts,
+    checked_number,
+    merged_notes,
+    run_fields,
+)
 from ..task.interruption import Interrupted, TaskExit
 from ..task.output import OutputLimit, encoded_chunk
 from ..task.task import Task
@@ -161,10 +171,11 @@ class ChildContext(Context):
 
 
 class ResolvedFunction(Struct, frozen=True):
-    """A task's function, and the codec of its arguments."""
+    """A task's function, the codec of its arguments, and the layers around it."""
 
     fn: Callable[..., Any]
     arguments: Arguments
+    layers: list[ThreadMiddleware]
 
 
 def resolve(request: RunRequest) -> ResolvedFunction:
@@ -186,8 +197,8 @@ def resolve(request: RunRequest) -> ResolvedFunction:
             "executor='process' needs a module-level function"
         ) from None
     if isinstance(found, Task):
-        return ResolvedFunction(found.fn, found.arguments)
-    return ResolvedFunction(found, Arguments(found, name, Context))
+        return ResolvedFunction(found.fn, found.arguments, [] if is_async(found.fn) else found.app.thread_middleware)
+    return ResolvedFunction(found, Arguments(found, name, Context), [])  # nothing names its app
 
 
 def _module(request: RunRequest) -> ModuleType:
@@ -273,12 +284,16 @@ class ChildServer:
         except Exception as error:
             version = found.arguments.fingerprint, found.arguments.parameters
             return Raised(bad_payload(request.job.task, error), "unreadable", version=version)
-        if found.arguments.context is not None:
-            self._ctx = ChildContext(request, self._pipe, self._logger)
-            args.insert(0, self._ctx)
+        call: Callable[[], Any] = partial(found.fn, *args, **kwargs)
+        if found.arguments.context is not None or found.layers:
+            self._ctx = ctx = ChildContext(request, self._pipe, self._logger)
+            ctx.arguments = args, kwargs
+            if found.arguments.context is not None:
+                call = partial(found.fn, ctx, *args, **kwargs)
+            call = within_layers(found.layers, ctx, call)
         try:
             with apply_limits(request.memory_limit, request.cpu_limit) as self._cpu_left:
-                value = self._interrupts.call(lambda: found.fn(*args, **kwargs))
+                value = self._interrupts.call(call)
             if isinstance(value, Directive):
                 raise value
             return Returned(*encode_result(value, request.result_limit))

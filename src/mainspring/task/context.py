@@ -40,6 +40,9 @@ T = TypeVar("T")
 D = TypeVar("D")
 Next = Callable[["Context"], Awaitable[Any]]
 Middleware = Callable[["Context", Next], Awaitable[Any]]
+ThreadNext = Callable[["Context"], Any]
+ThreadMiddleware = Callable[["Context", ThreadNext], Any]
+"""A layer around plain functions, in the thread or the child process that runs them."""
 
 
 def run_fields(job: Job) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, closing
 from datetime import datetime
 from functools import partial
@@ -14,7 +14,6 @@ import msgspec
 from ..clock import Clock
 from ..codec import encode
 from ..errors import BadPayload, StoreUnavailable
-from ..executor.threads import Threads
 from ..flow.graph import Graph
 from ..flow.moves import add_items
 from ..flow.yielding import NO_MAPS, may_run, takes_items
@@ -178,7 +177,9 @@ class ItemPages:
             raise Snooze(MIN_SNOOZE_SECONDS, str(error)) from None
 
 
-async def run_yielding(task: Task[Any, Any], ctx: Context, pages: ItemPages, threads: Threads) -> Any:
+async def run_yielding(
+    task: Task[Any, Any], ctx: Context, pages: ItemPages, call_in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> Any:
     """Runs a task that yields, and returns how many items there are, or that no map takes them."""
     ctx.yield_into(pages)
     args, kwargs = ctx.arguments
@@ -188,7 +189,7 @@ async def run_yielding(task: Task[Any, Any], ctx: Context, pages: ItemPages, thr
         if is_async_generator(task.fn):
             await _run(call, pages)
         else:
-            await threads.call(partial(_run_in_thread, call, pages, asyncio.get_running_loop()), ctx)
+            await call_in_thread(partial(_run_in_thread, call, pages, asyncio.get_running_loop()))
         await pages.store(last=True)
     except _NoMaps:
         return msgspec.json.decode(NO_MAPS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ from ..config import Settings
 from ..errors import BadFlow, ItemsFailed, StoreError, StoreUnavailable
 from ..executor.threads import Threads
 from ..failpoint import failpoint
-from ..middleware import Middleware, Next, onion
+from ..middleware import Middleware, Next, RunLayers, checked_thread_middleware, onion, within_layers
 from ..middleware.recovery import recovery
 from ..middleware.timeout import Timeout
 from ..records.job import Job
@@ -88,7 +88,7 @@ class Runner:
     def __init__(
         self,
         tasks: Mapping[str, Task[Any, Any]],
-        middleware: Sequence[Middleware],
+        layers: RunLayers,
         clock: Clock,
         reports: ReportBuffer,
         *,
@@ -124,7 +124,8 @@ class Runner:
         }
         # Jobs that are claimed together mostly have the same deadline.
         self._deadline = lru_cache(maxsize=16)(_deadline)
-        around: list[Middleware] = [*middleware, Timeout(clock, soft), recovery]
+        self._thread_layers = checked_thread_middleware(layers.thread_middleware)
+        around: list[Middleware] = [*layers.middleware, Timeout(clock, soft), recovery]
         self._prepared = {
             name: _Prepared(
                 task.arguments.decode,
@@ -141,7 +142,7 @@ class Runner:
     def of(
         cls,
         tasks: Mapping[str, Task[Any, Any]],
-        middleware: Sequence[Middleware],
+        layers: RunLayers,
         clock: Clock,
         reports: ReportBuffer,
         settings: Settings,
@@ -149,7 +150,7 @@ class Runner:
     ) -> Runner:
         return cls(
             tasks,
-            middleware,
+            layers,
             clock,
             reports,
             timeout=settings.default_timeout,
@@ -282,17 +283,21 @@ class Runner:
         from .item_pages import ItemPages, run_yielding
 
         pages = ItemPages(ctx, self._clock, self._store_calls, self._payload_limit)
-        return await run_yielding(task, ctx, pages, self.threads)
+        return await run_yielding(task, ctx, pages, partial(self._call_in_thread, ctx))
 
     async def _plan(self, task: Task[Any, Any], ctx: Context) -> Any:
         from .flow_runs import plan
 
-        return await self.threads.call(partial(plan, task, ctx), ctx)
+        return await self._call_in_thread(ctx, partial(plan, task, ctx))
+
+    async def _call_in_thread(self, ctx: Context, call: Callable[[], Any]) -> Any:
+        return await self.threads.call(within_layers(self._thread_layers, ctx, call), ctx)
 
     async def _in_thread(self, fn: Callable[..., Any], wants_context: bool, ctx: Context) -> Any:
         args, kwargs = ctx.arguments
+        call = partial(fn, ctx, *args, **kwargs) if wants_context else partial(fn, *args, **kwargs)
         value = await self.threads.call(
-            partial(fn, ctx, *args, **kwargs) if wants_context else partial(fn, *args, **kwargs), ctx
+            within_layers(self._thread_layers, ctx, call) if self._thread_layers else call, ctx
         )
         # A sync function may still return a coroutine (functools.partial, a decorator without `async`).
         return await value if inspect.iscoroutine(value) else value

@@ -84,9 +84,7 @@ class Worker:
         self._scheduler, self._pruner = engine.scheduler(settings.fire), engine.pruner(tasks)
         self._state, self._webhooks = WorkerState(settings.grace), engine.dispatcher
         buffer = ReportBuffer(clock, lambda c: self._transactions.transaction(c), lambda c: self._durable(c), engine)
-        self._runner = runner = self._runner_type.of(
-            tasks, engine.registry.middleware, clock, buffer, settings, self._store_calls
-        )
+        self._runner = runner = self._runner_type.of(tasks, engine.registry, clock, buffer, settings, self._store_calls)
         self._limits = ClaimLimits(queues, self._task_limits(tasks), children := runner.children)
         self._slots = slots = Slots(
             runner,
