@@ -14,6 +14,7 @@ from mainspring.testing.contract.signal import SignalContract
 from mainspring.testing.contract.unreadable import UnreadableContract
 from source_tree import SOURCE
 
+CONTRACTS = "mainspring.testing.contract."
 _NUMBER = re.compile(r'^ *(?:""")?([A-Z]{1,2}\d+)\. ', re.MULTILINE)
 SUITES = (
     StoreContract,
@@ -71,3 +72,11 @@ def test_every_contract_test_cites_a_sentence() -> None:
         *inspect.getmembers(UnreadableContract),
     ]
     assert [name for name, test in suites if name.startswith("test_") and not getattr(test, "sentences", ())] == []
+
+
+def test_no_method_of_a_contract_hides_one_of_another() -> None:
+    """A store's tests inherit from several of them: a helper of the same name would be that of the first."""
+    parts = {part for suite in SUITES for part in suite.__mro__ if part.__module__.startswith(CONTRACTS)}
+    names = Counter(name for part in parts for name in vars(part) if not name.startswith("__"))
+    assert len(names) > 300
+    assert [name for name, times in names.items() if times > 1] == []

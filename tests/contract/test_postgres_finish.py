@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import Any
 
+import asyncpg
 import pytest
 from msgspec.structs import replace
+from test_postgres_documents import waits
+from test_postgres_schedules import statements
 
 from mainspring.records.job import Job, State
 from mainspring.records.outcome import Done, Outcome, Policy, decide
+from mainspring.records.run import RunReport
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import completions
 from mainspring.stores.postgres.pool import SEPARATOR
-from mainspring.testing.contract.build import Contract, all_jobs, beat, claim, later, new_job, put, read_job
+from mainspring.testing.contract.build import Contract, all_jobs, beat, claim, later, new_job, put, read_job, start
+from mainspring.testing.contract.checkpoint import a_checkpoint, checkpoints, keep
 from servers import Postgres
 
 
@@ -32,14 +38,16 @@ async def claimed_by_two(store: Store, count: int) -> list[Job]:
     return jobs
 
 
-class TestBatches(Contract):
+class Served(Contract):
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
-        self.url = postgres.fresh()
+        self.server, self.url = postgres, postgres.fresh()
 
     def make_store(self) -> Store:
         return open_store(self.url)
 
+
+class TestBatches(Served):
     @pytest.mark.parametrize("results", [False, True])
     async def test_each_job_gets_its_own_end_and_result(self, monkeypatch: pytest.MonkeyPatch, results: bool) -> None:
         async with self.opened() as store:
@@ -89,3 +97,34 @@ class TestBatches(Contract):
             assert await store.finish([*outcomes.values()]) == set(outcomes)
             for job in await all_jobs(store):
                 assert job.finished_at == outcomes[job.id].finished_at
+
+
+class TestCheckpoints(Served):
+    """A report of checkpoints in one statement, which is fenced by the lease like every other."""
+
+    @pytest.mark.parametrize(
+        "change", ["lease = 'of the next run'", "state = 'pending', lease = NULL", "lease = lease"], ids=str.split
+    )
+    async def test_a_report_waits_for_what_changes_its_job_and_looks_at_the_job_again(self, change: str) -> None:
+        async with self.opened() as store, asyncio.timeout(20):
+            job = await start(store)
+            other = await asyncpg.connect(self.server.dsn)
+            async with other.transaction():
+                await other.execute(f"UPDATE fresh.mainspring_jobs SET {change} WHERE id = $1", job.id)
+                keeping = asyncio.create_task(keep(store, job, a_checkpoint(1)))
+                waited = await waits(self.server, keeping)
+            still_holds = change == "lease = lease"
+            assert (waited, await keeping) == (True, still_holds)
+            assert len(await checkpoints(store, job.id)) == still_holds
+            await other.close()
+
+    async def test_a_report_is_one_statement_for_any_number_of_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with self.opened() as store:
+            jobs = await claimed_by_two(store, 40)
+            kept = (a_checkpoint(1), a_checkpoint(2))
+            reports = [RunReport(id=job.id, lease=job.lease or "", checkpoints=kept) for job in jobs]
+            with statements(monkeypatch) as sent:
+                assert await store.report(reports) == {job.id for job in jobs}
+            assert len(sent) == 1
+            for job in jobs:
+                assert await checkpoints(store, job.id) == [*kept]

@@ -47,6 +47,7 @@ from mainspring.testing.contract.build import (
     send_report,
     start,
 )
+from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract, a_step, chain, flows_of
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
@@ -117,7 +118,14 @@ def an_id(at: datetime, n: int) -> str:
 
 
 class TestPostgresByDay(
-    Kept, Served, StoreContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+    Kept,
+    Served,
+    StoreContract,
+    CheckpointContract,
+    FlowContract,
+    FlowActionsContract,
+    FlowRequestsContract,
+    SignalContract,
 ):
     """All of the contract's jobs are of one day, as they are in use, and a handle serves many tests."""
 

@@ -104,6 +104,8 @@ class PostgresFinish(PostgresFlowLatch):
         self._announce("final")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
+        if reports and all(map(_has_only_checkpoints, reports)):
+            return await self._hot(lambda db: _save_checkpoints(db, reports))
         stands = await self._transact(lambda db: save_reports(db, reports))
         self._announce("final")
         return stands
@@ -247,6 +249,30 @@ _PROGRESS = """SELECT id, lease, progress FROM mainspring_jobs WHERE id = ANY($1
 _LINE = "INSERT INTO mainspring_logs VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING"
 
 _CHECKPOINT = "INSERT INTO mainspring_checkpoints VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
+# A run waits until its checkpoint is stored, so this is one statement. Its lock keeps the end of the run out until the
+# commit. Numbers are sent as texts: for arrays of them the driver queries the server.
+_SAVE_CHECKPOINTS = """WITH held AS MATERIALIZED (SELECT id, lease FROM mainspring_jobs
+        WHERE id = ANY($1) AND state = 'running' ORDER BY id FOR NO KEY UPDATE),
+    told AS MATERIALIZED (SELECT one.* FROM
+        unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+            AS one (id, lease, name, n, at, value) JOIN held USING (id, lease)),
+    kept AS (INSERT INTO mainspring_checkpoints SELECT id, name, n::integer, at::bigint, value FROM told
+        ORDER BY n::integer ON CONFLICT DO NOTHING)
+    SELECT DISTINCT id FROM told"""
+
+
+def _has_only_checkpoints(report: RunReport) -> bool:
+    return bool(report.checkpoints) and not (report.lines or report.chunks or report.progress)
+
+
+async def _save_checkpoints(db: Session, reports: Sequence[RunReport]) -> set[JobId]:
+    """As save_reports(), for reports that have only checkpoints. No reader waits for these."""
+    rows = [
+        (report.id, report.lease, one.name, str(one.n), str(micros(one.at)), one.value)
+        for report in reports
+        for one in report.checkpoints
+    ]
+    return {id for (id,) in await db.rows(_SAVE_CHECKPOINTS, *map(list, zip(*rows, strict=True)))}
 
 
 async def save_reports(db: Session, reports: Sequence[RunReport]) -> set[JobId]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from ...ids import JobId
 from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Released, Retry, RunEnd, Snooze
 from ...records.query import Update
-from ...records.run import Checkpoint
+from ...records.run import Checkpoint, RunReport
 from ...store import FlowStore, Store
 from .build import (
     NOW,
@@ -101,24 +102,24 @@ class CheckpointContract(Contract):
 
     # the fence
 
-    async def _refused(self, store: Store, job: Job) -> None:
+    async def _refuses_checkpoint(self, store: Store, job: Job) -> None:
         assert not await keep(store, job, a_checkpoint(9, "late"))
         assert [one.name for one in await checkpoints(store, job.id)] == []
 
     @proves("R1")
-    async def test_a_checkpoint_under_another_lease_is_refused(self) -> None:
+    async def test_a_checkpoint_under_another_lease_is_refuses_checkpoint(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
-            await self._refused(store, replace(first, lease="another"))
-            await self._refused(store, replace(second, lease=first.lease))
+            await self._refuses_checkpoint(store, replace(first, lease="another"))
+            await self._refuses_checkpoint(store, replace(second, lease=first.lease))
 
     @proves("R1")
     @pytest.mark.parametrize("ended", [Done(), Retry(5), Snooze(5), Released(), Discard()], ids=ending_name)
-    async def test_a_checkpoint_of_a_run_that_has_ended_is_refused(self, ended: RunEnd) -> None:
+    async def test_a_checkpoint_of_a_run_that_has_ended_is_refuses_checkpoint(self, ended: RunEnd) -> None:
         async with self.opened() as store:
             job = await start(store)
             await finish_run(store, job, ended, now=NOW)
-            await self._refused(store, job)
+            await self._refuses_checkpoint(store, job)
 
     @proves("R1")
     async def test_a_checkpoint_of_a_lost_lease_is_refused_though_the_job_runs_again(self) -> None:
@@ -127,8 +128,33 @@ class CheckpointContract(Contract):
             await beat(store, until=NOW)
             await finish_run(store, job, Crashed("ada", 3), now=NOW)
             again = await claim_job(store, job.id, worker="bob")
-            await self._refused(store, job)
+            await self._refuses_checkpoint(store, job)
             assert await keep(store, again, a_checkpoint(1))
+
+    @proves("R1")
+    async def test_each_report_of_a_batch_is_accepted_under_its_own_lease(self) -> None:
+        async with self.opened() as store:
+            first, second, ended = [await start(store) for _ in range(3)]
+            await finish_run(store, ended, Done())
+            sent = (first, replace(second, lease=first.lease), ended)
+            kept = (a_checkpoint(1),)
+            reports = [RunReport(id=job.id, lease=job.lease or "", checkpoints=kept) for job in sent]
+            assert await store.report(reports) == {first.id}
+            assert [len(await checkpoints(store, job.id)) for job in sent] == [1, 0, 0]
+
+    @proves("R1")
+    async def test_a_checkpoint_beside_the_rescue_of_its_run_is_stored_before_that_or_never(self) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(10)]
+            await beat(store, until=NOW)
+
+            async def rescue(job: Job) -> list[Checkpoint]:
+                await finish_run(store, job, Crashed("ada", 3), now=NOW)
+                return await checkpoints(store, job.id)
+
+            for job in jobs:
+                accepted, found = await asyncio.gather(keep(store, job, a_checkpoint(1)), rescue(job))
+                assert found == await checkpoints(store, job.id) == [a_checkpoint(1)] * accepted
 
     # how long they stay
 
