@@ -175,6 +175,8 @@ class StepNotCompleted(Exception):
 
 
 StepEnding = Literal["skipped", "finish"]
+# No row of a flow has this revision.
+NO_REVISION = 0
 
 RunEnd = Done | Released | Stopped | Crashed | Poisoned | ProcessDied | UndecodablePayload | BaseException
 
@@ -236,7 +238,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     awaits: tuple[AwaitedSignal, ...] = ()
     """The signals that a job without a plan waits for; with WAITING."""
     concludes: int | None = None
-    """The revision of the flow's row that the run has concluded."""
+    """The revision of the row that the run has concluded; NO_REVISION if it was cancelled before it read that."""
 
     @property
     def partial(self) -> bool:

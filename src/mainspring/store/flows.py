@@ -27,15 +27,16 @@ class FlowStore(Protocol):
         highest priority, cancels the others.
     FL5. When a flow is over, its own job, which is waiting, is due at once.
     FL6. An outcome that concludes a flow (`concludes`) is accepted with that row only: if the row has changed, the job
-        waits again.
+        waits again. With outcome.NO_REVISION it is accepted unless the cancel that ended the run was withdrawn.
 
     FL7. A job that is enqueued with a StepRef is an item of that step, and is counted in the same transaction if it is
         new. It is stored as cancelled if the flow makes no more items of that step.
     FL8. Cancelling a waiting job that has a flow cancels the flow: moves.cancel(). The job has its cancel_reason, and
-        ends when it has concluded. A second cancel stops the remaining steps too.
+        ends when it has concluded. A second cancel stops the remaining steps too. A job that is cancelled while it
+        runs, and then waits for its flow, cancels that in the same way.
     FL9. Retrying a job whose flow is over puts the flow's dead and cancelled steps back to work, and the job waits. A
         retried step whose flow is over reopens it in the same way; this is refused while another job holds the flow's
-        key. Of a flow that has completed only that job runs again.
+        key. Of a flow that has completed only that job runs again. A retried step withdraws a cancel of its flow.
     FL10. Deleting a job deletes its flow, and the jobs of its steps: at most flow.MAX_CANCELLED_JOBS of them in that
         transaction, the others by a job of flow.CANCEL_STEPS. Running ones are cancelled.
     FL11. `prunable` returns no job of a step whose flow is stored.

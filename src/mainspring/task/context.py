@@ -73,6 +73,7 @@ class Context:
         "flow_end",
         "interrupt",
         "job",
+        "may_conclude",
         "timeout",
         "usage",
         "watch",
@@ -105,6 +106,8 @@ class Context:
         self.commitment: Commit | None = None
         self.flow_end: FlowEnd | None = None
         """The end of the flow that the run concludes."""
+        self.may_conclude = False
+        """Whether the job may have a flow, which this run concludes or lets go on."""
         self._reporting = reporting
         self._reports: Reports | None = None
         self._yielded: Yielded  # of a task that yields
@@ -304,6 +307,9 @@ class Context:
     def prepare(self, job: Job, arguments: tuple[list[Any], dict[str, Any]]) -> None:
         """Sets the arguments of the run, and the job with the values that were put into its payload."""
         self.job, self.arguments = job, arguments
+
+    def note_flow(self, *, may_conclude: bool) -> None:
+        self.may_conclude = may_conclude
 
     def conclude(self, end: FlowEnd) -> None:
         """The run concludes a flow, which ends so."""

@@ -59,9 +59,11 @@ class FlowRuns:
             return RemoteFailure(Failure("BadInput", "this store has no flows"), retryable=False)
         # A job that comes with its plan has one before its first run.
         if task.is_flow and (job.runs > 1 or job.task in PLANNED_TASKS or REPLAY_OF in job.metadata):
+            ctx.note_flow(may_conclude=True)
             found = await self.reads.flow(job.id)
             if found is not None and found.row.planned:
                 return await self._conclude(ctx, found)
+            ctx.note_flow(may_conclude=False)
         if not job.refs:
             ctx.prepare(job, task.arguments.decode(job.payload))
             return None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..errors import MainspringError
 from ..records.job import Job, State
-from ..records.outcome import Done, Outcome, Policy, RunEnd, clean, decide, failure_of
+from ..records.outcome import NO_REVISION, Done, Outcome, Policy, RunEnd, clean, decide, failure_of
 from ..records.run import Ending, Execution, Failure
 from ..store import Store
 from ..survived_errors import count_error
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD
+_CANCELLED = State.CANCELLED
 # Consecutive releases of a job (by workers that stopped, or lost the reply to their claim) that cost it nothing. Each
 # further one uses up a retry, so that the job comes to an end.
 MAX_RELEASES = 100
@@ -72,6 +73,8 @@ class Judge:
             # What is measured is the flow, not the run that concludes it.
             began = flow_end.began_at
             outcome = replace(outcome, concludes=flow_end.revision, started_at=began, due_at=began)
+        elif outcome.state is _CANCELLED and ctx is not None and ctx.may_conclude:
+            outcome = replace(outcome, concludes=NO_REVISION)
         return self.complete(job, outcome, flow_end)
 
     def complete(self, job: Job, outcome: Outcome, flow_end: FlowEnd | None = None) -> Outcome:

@@ -11,10 +11,10 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from ...ids import WorkerId
+from ...ids import JobId, WorkerId
 from ...records.flow import OLDER_RELEASE
-from ...records.job import State
-from ...records.outcome import Outcome
+from ...records.job import Job, State
+from ...records.outcome import NO_REVISION, Outcome
 from ...records.run import Ending, Failure, RunReport
 from .circuit import next_circuit
 from .enqueue import enqueue
@@ -31,13 +31,17 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
     if outcome.silent and not tables.is_silent(job.worker or "", outcome.finished_at):
         return False
     given = outcome
-    if outcome.concludes is not None and _has_changed(tables, outcome):
+    if outcome.concludes is not None and _is_outdated(tables, job, outcome):
         suspended = {"state": State.WAITING, "ending": Ending.SUSPENDED, "failure": None, "result": None}
         outcome = replace(outcome, **suspended, then=(), task="")
     elif (outcome.plan is not None or outcome.awaits) and tables.older_workers:
         outcome = _postponed(outcome, tables.older_workers)
     tables.add_execution(new_execution(job, outcome))
-    write_job(tables, job, changed := apply_outcome(job, outcome), outcome.step_end)
+    changed = apply_outcome(job, outcome)
+    if outcome.state is State.WAITING and changed.state is State.CANCELLED and _goes_on(tables, job.id):
+        changed = replace(changed, state=State.WAITING, finished_at=None)
+        tables.flow_changes.of(job.id, outcome.finished_at).cancelled = True
+    write_job(tables, job, changed, outcome.step_end)
     if changed.state is State.WAITING:
         tables.flow_changes.note_suspension(job.id, outcome.finished_at, outcome.plan, job.queue, outcome.awaits)
     _follow(tables, job.task, outcome)
@@ -68,10 +72,18 @@ def _postponed(outcome: Outcome, alive: Sequence[WorkerId]) -> Outcome:
     )
 
 
-def _has_changed(tables: Tables, outcome: Outcome) -> bool:
-    """Whether the flow has changed since the run read it: a step was put back to work."""
+def _is_outdated(tables: Tables, job: Job, outcome: Outcome) -> bool:
+    """Whether the flow has changed since the run read it: a step was put back to work. That withdraws a cancel, too."""
+    if outcome.concludes == NO_REVISION:
+        return job.cancel_reason is None
     flow = tables.flow(outcome.id)
     return flow is not None and flow.revision != outcome.concludes
+
+
+def _goes_on(tables: Tables, id: JobId) -> bool:
+    """Whether the job has a flow whose steps wait or run."""
+    flow = tables.flow(id)
+    return flow is not None and flow.planned and flow.state != "over"
 
 
 def follow_completion(tables: Tables, outcome: Outcome) -> None:

@@ -287,17 +287,19 @@ def retried_job(tables: Tables, job: Job, at: datetime, update: Updates | None =
 
 
 def _reopen(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
-    """Lets the flow's own job wait again, after one of its steps was put back to work."""
+    """Lets the flow's own job wait again, after one of its steps was put back to work. A cancel is withdrawn."""
     yield from _read(tables, [Name("job", id)])
     job = tables.job(id)
     if job is None or job.state in (State.WAITING, State.RUNNING, State.PAUSED):
+        if job is not None and job.cancel_reason is not None:
+            tables.put_job(replace(job, cancel_reason=None))
         return
     if job.state.final:
         if job.counted_schedule is not None:
             yield from _read(tables, [Name("schedule", job.counted_schedule)])
         write_job(tables, job, replace(apply_action(Action.RETRY, job, at, ""), state=State.WAITING))
     else:
-        tables.put_job(replace(job, state=State.WAITING))
+        tables.put_job(replace(job, state=State.WAITING, cancel_reason=None))
 
 
 def _skip(tables: Tables, graph: Graph, id: JobId, step: int, reason: str, at: datetime) -> Iterator[list[Name]]:

@@ -16,7 +16,6 @@ from ...records.query import Filter, Update
 from ...records.step import MAX_POSITION, StepValue, position_of
 from .build import (
     NOW,
-    Contract,
     a_schedule,
     act,
     all_jobs,
@@ -33,10 +32,11 @@ from .build import (
     tick_job,
 )
 from .flow import DIAMOND, MAP, a_step, begin, chain, flows_of, row_of, run, run_step, step_job, steps_of
+from .flow_cancels import FlowCancelsContract
 from .sentences import proves
 
 
-class FlowActionsContract(Contract):
+class FlowActionsContract(FlowCancelsContract):
     @proves("FL2", "F9")
     async def test_a_refused_job_that_follows_another_run_takes_nothing_from_flows(self) -> None:
         async with self.opened() as store:
