@@ -45,6 +45,20 @@ def test_no_stored_step_runs_again_though_the_process_is_killed_behind_each(crew
     assert taken(crew, members(crew)) == {f"step{n}": 1 for n in range(walking.STEPS)}
 
 
+@pytest.mark.parametrize("ground", ["file"], indirect=True)
+@pytest.mark.parametrize("killed", ["worker", "child"])
+def test_no_stored_step_of_a_child_process_runs_again_though_one_of_them_is_killed_behind_each(
+    crew: Crew, killed: str
+) -> None:
+    (id,) = crew.enqueue("walk_in_child", str(crew.folder / "child.log"), killed == "child")
+    for n in range(3 if killed == "worker" else 0):
+        crew.start(f"victim{n}", failpoints="step.stored=kill:1", **QUICK).died()
+    crew.start("last", **QUICK)
+    until(lambda: crew.jobs([id])[0].state.final, 30)
+    assert crew.jobs([id])[0].result == str(sum(range(walking.STEPS)))
+    assert taken(crew, members(crew)) == {f"step{n}": 1 for n in range(walking.STEPS)}
+
+
 @EVERYWHERE
 def test_a_step_that_was_not_stored_runs_again(crew: Crew) -> None:
     (id,) = crew.enqueue("walk")

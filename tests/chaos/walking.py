@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import victim
@@ -20,6 +23,24 @@ MADE = datetime(2026, 1, 1, tzinfo=UTC)
 class Part(Struct):
     n: int
     made: datetime
+
+
+def take_in_child(log: str, id: str, n: int) -> Part:
+    Log(Path(log)).note(f"step{n}", id)
+    return Part(n, MADE)
+
+
+def walk_in_child(ctx: Context, log: str, dies: bool) -> int:
+    """With `dies` the child of each of three runs is killed behind one step more than that of the run before."""
+    total = 0
+    for n in range(STEPS):
+        part = ctx.sync.step(take_in_child, log, ctx.job.id, n)
+        assert isinstance(part, Part)
+        assert part.made == MADE
+        total += part.n
+        if dies and ctx.job.runs == n + 1 <= 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return total
 
 
 def make(url: str, log: Log | None = None, *, store: Store | None = None, **settings: Any) -> Mainspring:
@@ -47,6 +68,7 @@ def make(url: str, log: Log | None = None, *, store: Store | None = None, **sett
         assert all(isinstance(part, Part) and part.made == MADE for part in parts)
         return sum(part.n for part in parts)
 
+    app.task(max_retries=0, executor="process")(walk_in_child)
     return app
 
 

@@ -11,13 +11,12 @@ import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,11 +48,13 @@ from ..task.context import (
     merged_notes,
     run_fields,
 )
+from ..task.durable import suspends
 from ..task.interruption import Interrupted, TaskExit
 from ..task.output import OutputLimit, encoded_chunk
 from ..task.task import Task
 from . import pool as processes
 from .interrupts import Interrupts
+from .parent_pipe import ParentPipe
 from .protocol import (
     ItemsMessage,
     LogMessage,
@@ -68,11 +69,12 @@ from .protocol import (
     RunStarted,
     RunSteered,
     as_decoded,
-    frame,
-    requests,
 )
 from .resource_limits import CpuLimitExceeded, UsageMeter, apply_limits, cpu_seconds
 from .start_mark import StartMark
+
+if TYPE_CHECKING:
+    from ..task.durable import BlockingRun, SyncContext
 
 MAX_LINE_CHARACTERS = 8_192
 # Memory that runs may leave behind beyond what the first run of each function left. First runs load imports, caches
@@ -82,35 +84,6 @@ MAX_LEAKED_BYTES = 256 * 2**20
 EXIT_SECONDS = 0.4
 # A run that was cut short for one of these may have left the process in any state.
 _CUT_SHORT = ("timeout", "memory", "cpu")
-
-
-class ParentPipe:
-    """The connection to the worker. Any thread may send."""
-
-    def __init__(self, connection: socket.socket, interrupts: Interrupts) -> None:
-        self._socket = connection
-        self._reader = connection.makefile("rb")
-        self._interrupts = interrupts
-        self._lock = threading.Lock()
-
-    def send(self, message: Struct) -> None:
-        data = frame(message)
-        if threading.current_thread() is not threading.main_thread():
-            self._write(data)
-        else:
-            with self._interrupts:  # half a message would garble all later ones
-                self._write(data)
-
-    def _write(self, data: bytes) -> None:
-        with self._lock:
-            self._socket.sendall(data)
-
-    def requests(self) -> Iterator[RunRequest]:
-        """Yields requests until the worker hangs up."""
-        while len(head := self._reader.read(4)) == 4:
-            yield requests.decode(self._reader.read(int.from_bytes(head, "big")))
-        self._reader.close()
-        self._socket.close()
 
 
 class _PipeHandler(logging.Handler):
@@ -135,11 +108,11 @@ class _PipeHandler(logging.Handler):
 class ChildContext(Context):
     """The context of a run in a child process: sends what the task reports to the worker."""
 
-    __slots__ = ("_adapter", "_noted", "_output", "_pipe")
+    __slots__ = ("_adapter", "_interrupts", "_noted", "_output", "_pipe")
 
-    def __init__(self, request: RunRequest, pipe: ParentPipe, logger: logging.Logger) -> None:
+    def __init__(self, request: RunRequest, pipe: ParentPipe, interrupts: Interrupts, logger: logging.Logger) -> None:
         super().__init__(request.job, request.timeout, request.deadline, None)
-        self._pipe = pipe
+        self._pipe, self._interrupts = pipe, interrupts
         self._noted: dict[str, Any] = {}
         self._output = OutputLimit()
         self._adapter = logging.LoggerAdapter(logger, run_fields(request.job))
@@ -168,6 +141,17 @@ class ChildContext(Context):
     def note(self, **metadata: Any) -> None:
         self._noted = merged_notes(self._noted, metadata)
         self._pipe.send(NoteMessage({name: self._noted[name] for name in metadata}))
+
+    @property
+    def sync(self) -> SyncContext:
+        from ..task.durable import SyncContext
+
+        return SyncContext(self._blocking_run)
+
+    def _blocking_run(self, _what: str) -> BlockingRun:
+        from .child_steps import ChildSteps
+
+        return ChildSteps(self._pipe, self._interrupts)
 
 
 class ResolvedFunction(Struct, frozen=True):
@@ -286,7 +270,7 @@ class ChildServer:
             return Raised(bad_payload(request.job.task, error), "unreadable", version=version)
         call: Callable[[], Any] = partial(found.fn, *args, **kwargs)
         if found.arguments.context is not None or found.layers:
-            self._ctx = ctx = ChildContext(request, self._pipe, self._logger)
+            self._ctx = ctx = ChildContext(request, self._pipe, self._interrupts, self._logger)
             ctx.arguments = args, kwargs
             if found.arguments.context is not None:
                 call = partial(found.fn, ctx, *args, **kwargs)
@@ -300,6 +284,8 @@ class ChildServer:
         except (Retry, Snooze, Discard, Cancel, Skip, Finish) as steer:
             return self._steered(steer, request)
         except BaseException as error:
+            if suspends(error):
+                return Raised(failure_of(error, stack=False), "suspended")
             return self._raised(error, request)
         finally:
             self._ctx = None

@@ -31,6 +31,13 @@ class Interrupts:
         finally:
             self._inside = False
 
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Awaits a coroutine in a plain function."""
+        try:
+            return asyncio.run(self._main(work))
+        finally:
+            self._task = None
+
     async def _main(self, work: Coroutine[Any, Any, Any]) -> Any:
         self._task = asyncio.current_task()
         return await work

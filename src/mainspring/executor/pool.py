@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context as ContextVars
+from contextvars import copy_context
 from typing import Any
 
 from ..clock import Clock, Timer
-from ..errors import BadTask, MainspringError
+from ..errors import BadInput, BadTask, MainspringError
 from ..records.finding import format_size
 from ..records.run import Failure, Usage
 from ..survived_errors import count_error
 from ..task.task import Task
 from .process import Exit, Process
-from .protocol import Message, ProcessDiedMessage, Raised, Returned, RunFinished, RunRequest, RunStarted, RunSteered
+from .protocol import (
+    Answer,
+    Message,
+    ProcessDiedMessage,
+    Question,
+    Raised,
+    Returned,
+    RunFinished,
+    RunRequest,
+    RunStarted,
+    RunSteered,
+    StepReturned,
+)
 from .resource_limits import CpuLimitExceeded
 
 _logger = logging.getLogger("mainspring")
@@ -36,6 +50,12 @@ in_child = False
 """True in a child process, which starts no children of its own."""
 
 OnMessage = Callable[[Message | Usage], object]
+OnQuestion = Callable[[Question], Awaitable[Answer | None]]
+
+
+async def refuse(question: Question) -> Answer:
+    """The answer outside of a worker."""
+    return Answer(question.n, error=Failure(BadInput.__name__, "durable steps are for tasks that a worker runs"))
 
 
 class ProcessPool:
@@ -56,9 +76,10 @@ class ProcessPool:
         self._closed = False
 
     async def call(
-        self, request: RunRequest, on_message: OnMessage
+        self, request: RunRequest, on_message: OnMessage, answer: OnQuestion = refuse
     ) -> Returned | RunSteered | Raised | ProcessDiedMessage:
-        """Runs the request in a child process and returns how it ended; `on_message` gets its messages.
+        """Runs the request in a child process and returns how it ended; `on_message` gets its messages, and `answer`
+        what it asks.
 
         If cancelled: the child is killed and reaped, and `on_message` gets its resource usage.
         """
@@ -70,7 +91,7 @@ class ProcessPool:
                 except OSError as error:
                     reason = str(error)
                     break
-                run = _ChildCall(process, request, on_message, self._clock)
+                run = _ChildCall(process, request, on_message, answer, self._clock)
                 try:
                     ending = await run.go()
                 finally:
@@ -131,11 +152,17 @@ class ProcessPool:
 class _ChildCall:
     """One request in one child process."""
 
-    def __init__(self, process: Process, request: RunRequest, on_message: OnMessage, clock: Clock) -> None:
+    def __init__(
+        self, process: Process, request: RunRequest, on_message: OnMessage, answer: OnQuestion, clock: Clock
+    ) -> None:
         self.retire = False
         self._process = process
         self._request = request
         self._on_message = on_message
+        self._answer = answer
+        self._answers: dict[asyncio.Task[None], Question] = {}
+        """The questions that are being answered."""
+        self._variables = copy_context()
         self._clock = clock
         self._timer: Timer | None = None
 
@@ -143,8 +170,11 @@ class _ChildCall:
         """How the run ended. Exit: the child died before it had read the request, so the run has not started."""
         try:
             ended = await self._process.run(self._request, self._receive)
+            await self._store_last_values()
         except BaseException:
             self.retire = True
+            for task in self._answers:
+                task.cancel()
             self._process.kill()
             await self._process.reaped.wait()
             if self._process.exit is not None and (usage := _usage(self._process.exit)) is not None:
@@ -159,7 +189,13 @@ class _ChildCall:
         usage = _usage(ended)
         return ended if usage is None else self._died(ended, usage)
 
-    def _receive(self, message: RunStarted | Message) -> None:
+    def _receive(self, message: RunStarted | Message | Question) -> None:
+        if isinstance(message, Question):
+            # In the context of the run: this is called in that of the child's start.
+            task = asyncio.get_running_loop().create_task(self._reply(message), context=self._variables.copy())
+            self._answers[task] = message
+            task.add_done_callback(self._answers.pop)
+            return
         if isinstance(message, RunStarted):
             if self._request.soft_timeout is not None:
                 self._timer = _engine_timer(self._clock, self._request.soft_timeout, self._process.interrupt)
@@ -169,6 +205,18 @@ class _ChildCall:
         except Exception as error:
             _logger.exception("handling message %r of job %s failed", message, self._request.job.id)
             count_error("process", error)
+
+    async def _reply(self, question: Question) -> None:
+        if (answer := await self._answer(question)) is not None:
+            self._process.answer(answer)
+
+    async def _store_last_values(self) -> None:
+        """Waits until the values that the child has sent are stored. Its other questions need no answer any more."""
+        for task, question in self._answers.items():
+            if not isinstance(question, StepReturned):
+                task.cancel()
+        if self._answers:
+            await asyncio.wait(self._answers)
 
     def _died(self, exit: Exit, usage: Usage) -> ProcessDiedMessage | Raised:
         request = self._request

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from .protocol import Frames, Message, RunFinished, RunRequest, RunStarted, frame, replies
+from .protocol import Answer, Frames, Message, Question, RunFinished, RunRequest, RunStarted, frame, replies
 from .start_mark import StartMark, new_file
 
 # A new interpreter, never a fork of this process and its threads. It gets the worker's current sys.path and sys.argv.
@@ -87,7 +87,7 @@ class Process:
         self._frames = Frames()
         self._outbox = memoryview(b"")
         self._has_writer = False
-        self._on_message: Callable[[RunStarted | Message], object] | None = None
+        self._on_message: Callable[[RunStarted | Message | Question], object] | None = None
         self._ended: asyncio.Future[RunFinished | Exit] | None = None
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket, self._read)
@@ -96,19 +96,23 @@ class Process:
             self._loop.add_reader(self._pidfd, self._exited)
 
     async def run(
-        self, request: RunRequest, on_message: Callable[[RunStarted | Message], object]
+        self, request: RunRequest, on_message: Callable[[RunStarted | Message | Question], object]
     ) -> RunFinished | Exit:
         """The child's report, or its exit if it sent none."""
         if self.exit is not None:
             return self.exit
         self.runs += 1
         self._on_message, self._ended = on_message, self._loop.create_future()
-        self._outbox = memoryview(frame(request))
-        self._write()
+        self._send(request)
         try:
             return await self._ended
         finally:
             self._on_message = self._ended = None
+
+    def answer(self, answer: Answer) -> None:
+        """Answers a question of the run. Does nothing if the child has ended."""
+        if self.exit is None:
+            self._send(answer)
 
     def interrupt(self) -> None:
         """Interrupts the running function at its next bytecode."""
@@ -141,6 +145,11 @@ class Process:
         if self.exit is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    def _send(self, message: RunRequest | Answer) -> None:
+        data = frame(message)
+        self._outbox = memoryview(bytes(self._outbox) + data if self._outbox else data)
+        self._write()
 
     def _write(self) -> None:
         try:
@@ -177,7 +186,7 @@ class Process:
             return 0
         return len(data)
 
-    def _dispatch(self, message: RunStarted | Message | RunFinished) -> None:
+    def _dispatch(self, message: RunStarted | Message | Question | RunFinished) -> None:
         if not isinstance(message, RunFinished):
             if self._on_message is not None:
                 self._on_message(message)

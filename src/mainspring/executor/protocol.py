@@ -18,7 +18,7 @@ from ..records.run import Failure, Usage
 MAX_MESSAGE_BYTES = 2**28
 
 
-class RunRequest(Struct, frozen=True, kw_only=True):
+class RunRequest(Struct, frozen=True, kw_only=True, tag="Run"):
     """To a child: run this function. Its import path comes from the worker's registry, never from stored data."""
 
     module: str
@@ -73,9 +73,61 @@ class NoteMessage(Struct, frozen=True, tag="Note"):
 Message = LogMessage | ProgressMessage | OutputMessage | ItemsMessage | NoteMessage
 
 
+# durable steps: what a child asks while it runs. Its questions are numbered; it waits for the answer to each.
+
+
+class StepBegins(Struct, frozen=True, tag="StepBegins"):
+    """What is stored of this step? The answer has its name with the number of the call, too."""
+
+    n: int
+    name: str
+
+
+class StepReturned(Struct, frozen=True, tag="StepReturned"):
+    """Store this value of a step. Answered when it is stored."""
+
+    n: int
+    key: str
+    text: str
+
+
+class StepFailed(Struct, frozen=True, tag="StepFailed"):
+    """A step has ended without a value. Has no answer."""
+
+    n: int
+
+
+class SleepAsked(Struct, frozen=True, tag="Sleep"):
+    n: int
+    seconds: float
+    name: str | None = None
+
+
+class SignalAsked(Struct, frozen=True, tag="Signal"):
+    """What was given? Without a value in the answer: the call returns its default."""
+
+    n: int
+    name: str
+    seconds: float | None = None
+    has_default: bool = False
+
+
+class Answer(Struct, frozen=True, tag="Answer"):
+    """To a child."""
+
+    n: int
+    key: str = ""
+    text: str | None = None
+    error: Failure | None = None
+    """What the call raises in the child; its type is the name of the class."""
+
+
+Question = StepBegins | StepReturned | StepFailed | SleepAsked | SignalAsked
+
+
 # how it ended
 
-RaisedKind = Literal["error", "timeout", "memory", "cpu", "unreadable"]
+RaisedKind = Literal["error", "timeout", "memory", "cpu", "unreadable", "suspended"]
 
 
 class Returned(Struct, frozen=True, tag="Returned"):
@@ -160,11 +212,8 @@ def as_decoded(steer: Directive) -> Directive:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
-requests = msgspec.json.Decoder(RunRequest, dec_hook=_dec_hook)
-replies = msgspec.json.Decoder(
-    RunStarted | LogMessage | ProgressMessage | OutputMessage | ItemsMessage | NoteMessage | RunFinished,
-    dec_hook=_dec_hook,
-)
+requests = msgspec.json.Decoder(RunRequest | Answer, dec_hook=_dec_hook)
+replies = msgspec.json.Decoder(RunStarted | Message | Question | RunFinished, dec_hook=_dec_hook)
 
 
 def frame(value: Struct) -> bytes:

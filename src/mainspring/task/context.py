@@ -170,8 +170,7 @@ class Context:
         """
         from .output import encoded_chunk
 
-        durable: DurableRun | None = getattr(self, "_durable", None)
-        return self.reports.write(encoded_chunk(chunk), durable is not None and durable.goes_on)
+        return self.write_encoded(encoded_chunk(chunk))
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         """Adds to the counts of processed items. If more than the task's failed_ratio of them fail, the run fails."""
@@ -250,7 +249,7 @@ class Context:
         """`step`, `sleep` and `signal` for tasks that are plain functions."""
         from .durable import SyncContext
 
-        return SyncContext(self._durable_run)
+        return SyncContext(lambda what: self.durable_run(what).blocking())
 
     @overload
     def signal(self, name: str, type: type[T], *, timeout: Span | None = None) -> Awaitable[T]: ...
@@ -276,21 +275,22 @@ class Context:
 
         if not in_event_loop():
             raise BadInput(f"{what} is awaited, and this is a plain function: use ctx.sync, or make it `async def`")
-        return self._durable_run(what)
+        return self.durable_run(what)
 
-    def _durable_run(self, what: str) -> DurableRun:
+    # for the engine
+
+    def durable_run(self, what: str) -> DurableRun:
+        """The durable steps of the run, for the method of that name."""
         if (durable := getattr(self, "_durable", None)) is None:
             if hasattr(self, "_yielded"):
                 raise BadInput(f"{what} is not for tasks that yield: these store how many items they have made")
             if self._reporting is None:
-                raise BadInput(f"{what} is for tasks in a worker's own process, not for executor='process'")
+                raise BadInput(f"{what} is not for executor='process': write a plain function there, with ctx.sync")
             with self._reporting.lock:  # two threads of one task may call their first steps at once
                 durable = getattr(self, "_durable", None)
                 if durable is None:
                     durable = self._durable = self._reporting.durable(self)
         return cast("DurableRun", durable)
-
-    # for the engine
 
     @property
     def suspension(self) -> Suspend | None:
@@ -303,6 +303,11 @@ class Context:
         """Whether this run has stored a checkpoint."""
         durable = getattr(self, "_durable", None)
         return durable is not None and cast("DurableRun", durable).has_checkpointed
+
+    def write_encoded(self, chunk: bytes) -> Awaitable[None]:
+        """As write(), of a chunk that is JSON."""
+        durable: DurableRun | None = getattr(self, "_durable", None)
+        return self.reports.write(chunk, durable is not None and durable.goes_on)
 
     def prepare(self, job: Job, arguments: tuple[list[Any], dict[str, Any]]) -> None:
         """Sets the arguments of the run, and the job with the values that were put into its payload."""

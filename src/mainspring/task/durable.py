@@ -57,7 +57,7 @@ class BlockingRun(Protocol):
 class SyncContext:
     """`ctx.sync`: durable steps of a plain function, with the same parameters as those of the context."""
 
-    def __init__(self, run: Callable[[str], DurableRun]) -> None:
+    def __init__(self, run: Callable[[str], BlockingRun]) -> None:
         """`run` opens the durable steps for the method of that name."""
         self._run = run
 
@@ -87,7 +87,7 @@ class SyncContext:
     def _blocking(self, what: str) -> BlockingRun:
         if in_event_loop():
             raise BadInput(f"{what} would block the event loop: await the method of ctx itself in an async function")
-        return self._run(what).blocking()
+        return self._run(what)
 
 
 def total_span(span: Span, days: float, hours: float, minutes: float) -> float:

@@ -5,42 +5,48 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from ..bounds import later
 from ..clock import Alarm, Clock
-from ..codec import ResultCodec, encode, is_async, type_decoder
-from ..errors import BadInput, BadPayload, LeaseLost
+from ..codec import is_async
+from ..errors import BadInput, LeaseLost
 from ..executor.threads import Threads
 from ..failpoint import failpoint
 from ..ids import Lease
 from ..records.job import Job
-from ..records.outcome import Suspend, failure_of
+from ..records.outcome import Suspend
 from ..records.run import Checkpoint
 from ..span import Span, seconds
 from ..store import FlowStore, Store
 from ..store.retry import StoreRetry
 from ..task.context import Context
-from ..task.durable import CheckpointMismatch, Suspended
+from ..task.durable import Suspended
+from ..task.step_values import (
+    check_place,
+    checked_name,
+    checked_value,
+    decoded,
+    decoder_of,
+    in_step,
+    name_of,
+    text_of,
+)
 from .report_buffer import RunReports
 from .transaction import TransactionalCompletion
 
 if TYPE_CHECKING:
     from .durable_signals import AskedSignal, DurableSignals
 
-MAX_CHECKPOINT_BYTES = 1 << 20
 # The checkpoints of one job: a run that goes on loads them all.
 MAX_CHECKPOINTS_BYTES = 64 << 20
 MAX_CHECKPOINTS = 10_000
-MAX_NAME_CHARACTERS = 200
 # A shorter sleep keeps its slot: to suspend the run and to begin another one takes about as long.
 MIN_SUSPENSION_SECONDS = 1.0
 # How often other tasks of the run may go on before it is suspended, so that they call their next steps.
@@ -48,7 +54,6 @@ TURNS_BEFORE_SUSPENSION = 5
 # A plain function that waits for the event loop can be interrupted this often.
 WAIT_SECONDS = 0.25
 T = TypeVar("T")
-_in_step: ContextVar[str | None] = ContextVar("mainspring_in_step", default=None)
 _decode_instant = msgspec.json.Decoder(datetime).decode
 
 
@@ -110,7 +115,7 @@ class DurableSteps:
 
     def sleep(self, span: Span, name: str | None) -> Coroutine[Any, Any, None]:
         duration = seconds(span, "ctx.sleep()")
-        return self._sleep(self._key(_checked_name("sleep" if name is None else name)), duration)
+        return self._sleep(self.key(checked_name("sleep" if name is None else name)), duration)
 
     def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Coroutine[Any, Any, Any]:
         self._check_place(f"signal {name!r:.80}")
@@ -126,9 +131,9 @@ class DurableSteps:
     # what they are made of
 
     def key_of(self, fn: Callable[..., Any], name: str | None) -> str:
-        return self._key(_name_of(fn, name))
+        return self.key(name_of(fn, name))
 
-    def _key(self, name: str) -> str:
+    def key(self, name: str) -> str:
         """The name of the checkpoint: the number of a repeated call is given when it is called."""
         self._check_place(f"step {name!r}")
         with self._numbering:
@@ -136,8 +141,7 @@ class DurableSteps:
             return name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
 
     def _check_place(self, what: str) -> None:
-        if (outer := _in_step.get()) is not None:
-            raise BadInput(f"{what} was called inside of step {outer!r}: call it in the task itself")
+        check_place(what)
         if self._ctx.commitment is not None:
             raise BadInput(f"{what} was called inside of ctx.transaction(): call it before the block")
         if self.suspension is not None:
@@ -155,14 +159,14 @@ class DurableSteps:
             alarm.ring()
 
     async def _step(self, key: str, fn: Callable[..., Any], call: Callable[[], Any]) -> Any:
-        decode = _decoder_of(fn)
+        decode = decoder_of(fn)
         if (found := await self.begin(key)) is not None:
-            return _decoded(found, decode)
+            return decoded(key, found.value, decode)
         try:
             with in_step(key):
                 value = await (call() if is_async(fn) else self._in_thread(call))
-            text = _text_of(key, value)
-            value = _checked_value(key, text, decode)
+            text = text_of(key, value)
+            value = checked_value(key, text, decode)
             await self.keep(key, text)
         finally:
             self.end()
@@ -170,18 +174,18 @@ class DurableSteps:
 
     async def _step_in_transaction(self, key: str, fn: Callable[..., Any], call: Callable[[Any], Any]) -> Any:
         """A step whose effects in the store's database and whose checkpoint are one commit."""
-        decode = _decoder_of(fn)
+        decode = decoder_of(fn)
 
         async def act(db: Any) -> Any:
             with in_step(key):
                 return await (call(db) if is_async(fn) else self._in_thread(partial(call, db)))
 
         if (found := await self.begin(key)) is not None:
-            return _decoded(found, decode)
+            return decoded(key, found.value, decode)
         try:
             async with self._transactions.step(self._ctx) as transaction:
-                text = _text_of(key, await transaction.call(act))
-                value = _checked_value(key, text, decode)
+                text = text_of(key, await transaction.call(act))
+                value = checked_value(key, text, decode)
                 checkpoint = await self._new_checkpoint(key, text)
                 await transaction.commit(checkpoint)
             self._kept(checkpoint)
@@ -234,15 +238,15 @@ class DurableSteps:
     async def _new_checkpoint(self, key: str, text: str) -> Checkpoint:
         """The next checkpoint. Raises BadInput if that is one too many, or too large."""
         await self._load()
-        size = len(text)
-        if size > MAX_CHECKPOINT_BYTES or self._bytes + size > MAX_CHECKPOINTS_BYTES:
+        total = self._bytes + len(text)
+        if total > MAX_CHECKPOINTS_BYTES:
             raise BadInput(
-                f"step {key!r} returned {size:,} bytes, of {self._bytes + size:,} in all checkpoints of this job: "
-                f"the limits are {MAX_CHECKPOINT_BYTES:,} and {MAX_CHECKPOINTS_BYTES:,}. Keep big data elsewhere"
+                f"step {key!r} brings the checkpoints of this job to {total:,} bytes, the limit is "
+                f"{MAX_CHECKPOINTS_BYTES:,}: keep big data elsewhere"
             )
         if self._last >= MAX_CHECKPOINTS:
             raise BadInput(f"step {key!r} is one too many: a job has up to {MAX_CHECKPOINTS:,} checkpoints")
-        self._last, self._bytes = self._last + 1, self._bytes + size
+        self._last, self._bytes = self._last + 1, total
         return Checkpoint(self._last, key, self._clock.now(), text)
 
     # sleep
@@ -253,7 +257,7 @@ class DurableSteps:
             await self._clock.sleep(duration)
             return
         if found is not None:
-            until: datetime = _decoded(found, _decode_instant)
+            until: datetime = decoded(key, found.value, _decode_instant)
         else:
             until = later(self._clock.now(), duration)
             await self.keep(key, msgspec.json.encode(until).decode())
@@ -313,13 +317,13 @@ class BlockingSteps:
         steps = self._steps
         if is_async(fn):
             return self._wait(steps.step(fn, args, kwargs, name))
-        key, decode = steps.key_of(fn, name), _decoder_of(fn)
+        key, decode = steps.key_of(fn, name), decoder_of(fn)
         if (found := self._wait(steps.begin(key))) is not None:
-            return _decoded(found, decode)
+            return decoded(key, found.value, decode)
         try:
             with in_step(key):
-                text = _text_of(key, fn(*args, **kwargs))
-            value = _checked_value(key, text, decode)
+                text = text_of(key, fn(*args, **kwargs))
+            value = checked_value(key, text, decode)
             self._wait(steps.keep(key, text))
         finally:
             self._loop.call_soon_threadsafe(steps.end)
@@ -340,66 +344,3 @@ class BlockingSteps:
             return ended.result()
         finally:
             ended.cancel()
-
-
-# names and values
-
-
-@contextmanager
-def in_step(key: str) -> Iterator[None]:
-    """The code of a step."""
-    token = _in_step.set(key)
-    try:
-        yield
-    finally:
-        _in_step.reset(token)
-
-
-def _name_of(fn: Callable[..., Any], name: str | None) -> str:
-    if name is not None:
-        return _checked_name(name)
-    if not callable(fn):
-        raise BadInput(f"ctx.step() takes a function and its arguments, got {fn!r:.80}")
-    found = getattr(fn, "__name__", None)
-    if not isinstance(found, str) or not found.isidentifier():
-        raise BadInput(f"the step of {fn!r:.80} needs a name: ctx.step(fn, …, name=…)")
-    return _checked_name(found)
-
-
-def _checked_name(name: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isprintable() or "#" in name:
-        raise BadInput(
-            f"a step's name is text of 1 to {MAX_NAME_CHARACTERS} printable characters without '#', got {name!r:.80}"
-        )
-    return name
-
-
-@lru_cache(maxsize=512)
-def _decoder_of(fn: Callable[..., Any]) -> Callable[[str], Any]:
-    return type_decoder(ResultCodec(fn, getattr(fn, "__name__", "step")).type)
-
-
-def _text_of(key: str, value: Any) -> str:
-    try:
-        return encode(value, MAX_CHECKPOINT_BYTES).decode()
-    except BadPayload as bad:
-        raise BadInput(f"the value of step {key!r} cannot be stored: {bad}") from None
-
-
-def _checked_value(key: str, text: str, decode: Callable[[str], Any]) -> Any:
-    """The value as later runs will see it."""
-    try:
-        return decode(text)
-    except msgspec.ValidationError as bad:
-        raise BadInput(f"the value of step {key!r} does not fit its return annotation: {bad}") from None
-
-
-def _decoded(found: Checkpoint, decode: Callable[[str], Any]) -> Any:
-    try:
-        return decode(found.value)
-    except Exception as bad:  # of any kind: validators of the value's class run there
-        reason = failure_of(bad, stack=False).message
-        raise CheckpointMismatch(
-            f"checkpoint {found.name!r} of the run before does not fit: {reason}. "
-            "Rename the step, or accept the old form"
-        ) from None

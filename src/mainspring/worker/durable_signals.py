@@ -10,16 +10,15 @@ from msgspec import UNSET, Struct
 
 from ..bounds import later
 from ..clock import Clock
-from ..codec import type_decoder
 from ..errors import BadInput, SignalTimeout
 from ..flow.signal_call import check_name
 from ..records.flow import MAX_SIGNAL_NAMES, AwaitedSignal, Flow
-from ..records.outcome import Suspend, failure_of
+from ..records.outcome import Suspend
 from ..span import Span, seconds
 from ..store import FlowStore, Store
 from ..store.retry import StoreRetry
 from ..task.context import Context
-from ..task.durable import CheckpointMismatch
+from ..task.step_values import signal_value
 
 # A job that sleeps, and waits for signals, too, waits for one of this name until then. A signal that is given has a
 # printable name.
@@ -68,11 +67,7 @@ class DurableSignals:
             if asked.default is not UNSET:
                 return asked.default
             raise SignalTimeout(f"signal {asked.name!r} was not given in time")
-        try:
-            return type_decoder(asked.type)(given.value)
-        except Exception as bad:  # of any kind: validators of the value's class run there
-            reason = failure_of(bad, stack=False).message
-            raise CheckpointMismatch(f"the value of signal {asked.name!r} does not fit: {reason}") from None
+        return signal_value(asked.name, given.value, asked.type)
 
     def wait(self, asked: AskedSignal) -> None:
         """The run will be suspended for this signal."""

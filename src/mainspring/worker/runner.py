@@ -40,6 +40,7 @@ from ..records.outcome import (
 from ..records.run import Failure, Usage
 from ..records.skew import UndecodablePayload
 from ..task.context import Context, running
+from ..task.durable import Suspended
 from ..task.options import CheckedOptions
 from ..task.task import Task
 from .child_slots import ChildSlots
@@ -306,6 +307,7 @@ class Runner:
         """Runs the task in a child process, which can be killed."""
         from ..executor.protocol import ProcessDiedMessage as Gone
         from ..executor.protocol import Raised, RunRequest, RunSteered
+        from .process_steps import answer
 
         assert self._process_pool is not None
         options = task.options
@@ -323,6 +325,7 @@ class Runner:
                 result_limit=self._result_limit,
             ),
             partial(_apply_message, ctx),
+            partial(answer, ctx),
         )
         ctx.usage = ended.usage
         match ended:
@@ -330,6 +333,8 @@ class Runner:
                 raise ProcessExited(reason)
             case Raised(failure=failure, kind="unreadable", version=version):
                 raise UnreadableAbroad(failure, version)
+            case Raised(kind="suspended"):
+                raise Suspended
             case Raised(failure=failure, kind=kind):
                 raise RemoteFailure(failure, retryable=_is_retryable(ended, options), timeout=kind == "timeout")
             case RunSteered(steer=steer):
@@ -370,7 +375,7 @@ def _apply_message(ctx: Context, message: Message | Usage) -> None:
         case ProgressMessage(done=done, total=total, note=note):
             ctx.progress(done, total, note)
         case OutputMessage(text=text):
-            ctx.reports.write(text.encode())
+            ctx.write_encoded(text.encode())
         case ItemsMessage(success=success, failed=failed, skipped=skipped):
             ctx.items(success=success, failed=failed, skipped=skipped)
         case NoteMessage(metadata=metadata):
