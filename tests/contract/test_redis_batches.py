@@ -38,6 +38,7 @@ from mainspring.testing.contract.build import (
     read_schedule,
     tick_job,
 )
+from mainspring.testing.contract.checkpoint import a_checkpoint, checkpoints, keep
 from servers import Redis
 
 Act = Callable[[RedisStore], Awaitable[object]]
@@ -344,14 +345,14 @@ class TestBounds(OnServers):
             assert finished == [n for n in range(20) if n != 3]
             await audit(other._open())
 
-    @pytest.mark.parametrize("met", ["finish", "claim", "change", "beat"])
+    @pytest.mark.parametrize("met", ["finish", "report", "claim", "change", "beat"])
     async def test_the_lock_of_a_dead_owner_is_ended_by_the_next_writer(
         self, met: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with self.opened() as store:
             await beat(store)
             (job_id,) = await put(store, new_job(tags=("tag",)))
-            if met == "finish":
+            if met in ("finish", "report"):
                 (job,) = (await claim(store)).jobs
             (found,) = [
                 shard for shard in store._open().all if await shard.call("HEXISTS", f"{shard.base}:job", _short(job_id))
@@ -362,6 +363,9 @@ class TestBounds(OnServers):
             match met:
                 case "finish":
                     assert await store.finish(outcomes_of([job])) == {job_id}
+                case "report":
+                    assert await keep(store, job, a_checkpoint(1))
+                    assert await checkpoints(store, job_id) == [a_checkpoint(1)]
                 case "claim":
                     assert [job.id for job in (await claim(store)).jobs] == [job_id]
                 case "change":

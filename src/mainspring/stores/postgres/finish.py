@@ -24,7 +24,7 @@ from ...records.run import RunReport
 from ...records.worker import CarryOn, Finished
 from ..rows import json_of, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
-from ..rules.finish import finish_one, follow_completion
+from ..rules.finish import finish_one, follow_completion, has_only_checkpoints
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
 from .completions import complete, complete_all, complete_items
@@ -104,7 +104,7 @@ class PostgresFinish(PostgresFlowLatch):
         self._announce("final")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        if reports and all(map(_has_only_checkpoints, reports)):
+        if reports and all(map(has_only_checkpoints, reports)):
             return await self._hot(lambda db: _save_checkpoints(db, reports))
         stands = await self._transact(lambda db: save_reports(db, reports))
         self._announce("final")
@@ -259,10 +259,6 @@ _SAVE_CHECKPOINTS = """WITH held AS MATERIALIZED (SELECT id, lease FROM mainspri
     kept AS (INSERT INTO mainspring_checkpoints SELECT id, name, n::integer, at::bigint, value FROM told
         ORDER BY n::integer ON CONFLICT DO NOTHING)
     SELECT DISTINCT id FROM told"""
-
-
-def _has_only_checkpoints(report: RunReport) -> bool:
-    return bool(report.checkpoints) and not (report.lines or report.chunks or report.progress)
 
 
 async def _save_checkpoints(db: Session, reports: Sequence[RunReport]) -> set[JobId]:

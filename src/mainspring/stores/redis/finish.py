@@ -1,7 +1,7 @@
-"""Finish and report: plain ends by finish.lua, everything else by the rules.
+"""Finish and report: plain ends by finish.lua, checkpoints by keep.lua, everything else by the rules.
 
 finish.lua repeats the rule rules.finish.finish_one for plain completions, also of jobs with keys on a single server;
-test_twin.py compares the two.
+test_twin.py compares the two. keep.lua repeats rules.finish.report_one for checkpoints.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ...records.outcome import Outcome
 from ...records.run import RunReport
 from ...records.worker import CarryOn, Finished
 from .. import rules
-from ..rules.finish import finish_one, report_one
+from ..rules.finish import finish_one, has_only_checkpoints, report_one
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_outcome, of_report
 from . import plain
+from .checkpoints import keep_checkpoints
 from .finish_script import MAX_PLAIN, end_plain
 from .handle import RedisHandle
 from .job_reads import read_jobs
@@ -49,9 +50,10 @@ class RedisFinish(RedisHandle):
         with self._clock.outside():
             if len(shards.all) > 1:
                 shares = await _by_shard(shards, reports)
-            for some in await shards.each(lambda shard: _report(shards, shares[shard]), shares):
+            for some in await shards.each(lambda shard: _report(shards, shard, shares[shard]), shares):
                 accepted |= some
-        self._wakeups.notify("final")
+        if not all(map(has_only_checkpoints, reports)):
+            self._wakeups.notify("final")
         return accepted
 
 
@@ -175,6 +177,9 @@ async def _by_shard(shards: Shards, reports: Sequence[RunReport]) -> dict[Shard,
     return shares
 
 
-async def _report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
-    accepted = await transact(shards, "report", reports, of_report, report_one, EPOCH, "final")
-    return {report.id for report, is_accepted in zip(reports, accepted, strict=True) if is_accepted}
+async def _report(shards: Shards, shard: Shard, reports: Sequence[RunReport]) -> set[JobId]:
+    accepted, others = await keep_checkpoints(shard, reports)
+    if others:
+        answers = await transact(shards, "report", others, of_report, report_one, EPOCH, "final")
+        accepted |= {report.id for report, is_accepted in zip(others, answers, strict=True) if is_accepted}
+    return accepted

@@ -31,7 +31,7 @@ def _read_lua(name: str) -> str:
 
 SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "read", "among")}
 SCRIPTS |= {"enqueue_one": _read_lua("heads") + _read_lua("enqueue_one")}
-SCRIPTS |= {"collect": _read_lua("locks") + _read_lua("collect")}
+SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("collect", "keep")}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua("heads") + _read_lua(name) for name in ("enqueue", "claim")}
 SCRIPTS |= {
     name: _read_lua("locks") + _read_lua("heads") + _read_lua("prelude") + _read_lua(name)

@@ -115,6 +115,11 @@ def _follow(tables: Tables, task: str, outcome: Outcome) -> None:
     tables.count([outcome])
 
 
+def has_only_checkpoints(report: RunReport) -> bool:
+    """Whether the report has nothing that changes its job or that readers follow."""
+    return bool(report.checkpoints) and not (report.lines or report.chunks or report.progress)
+
+
 def report_one(tables: Tables, report: RunReport) -> bool:
     """Records what the run reports if it still goes on, and returns whether it does."""
     job = tables.job(report.id)
