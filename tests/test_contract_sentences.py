@@ -10,6 +10,8 @@ from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.limit import LimitContract
+from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
 from mainspring.testing.contract.unreadable import UnreadableContract
 from source_tree import SOURCE
@@ -24,12 +26,15 @@ SUITES = (
     FlowRequestsContract,
     SignalContract,
     CarryOnContract,
+    LimitContract,
+    LimitRowsContract,
     UnreadableContract,
 )
 # Sentences about what a store must not do, or about errors of a server, which no test of the suite can provoke.
 ELSEWHERE = {
     "V2": "a verb has no way to call user code",
     "V8": "tests/contract/test_unreadable.py spoils audit entries and leader terms, which only Redis stores as texts",
+    "LM11": "only a cluster has queues that it cannot count together",
     "V3": "tests of each store cut its connections: tests/chaos, test_postgres_trouble.py, test_redis_connection.py",
 }
 

@@ -10,6 +10,8 @@ from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.limit import LimitContract
+from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
 
 
@@ -21,6 +23,8 @@ class TestMemory(
     FlowRequestsContract,
     SignalContract,
     CarryOnContract,
+    LimitContract,
+    LimitRowsContract,
 ):
     def make_store(self) -> Store:
         return open_store("memory://")

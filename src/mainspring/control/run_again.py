@@ -71,4 +71,5 @@ def copy_of(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, 
         on_conflict="raise",
         fingerprint=fingerprint,
         enqueued_by=current_actor(),
+        limit_key=job.limit_key,
     )

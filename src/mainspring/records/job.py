@@ -211,6 +211,8 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """The job is a flow that was planned already: it is stored as waiting, and its steps begin."""
     collect: Collecting | None = None
     """Its items are added to the job that holds its unique key, while that collects."""
+    limit_key: str | None = None
+    """The group of a limit that the job belongs to, see records.limit. None: it has no limit."""
 
     @property
     def beside(self) -> bool:
@@ -252,6 +254,8 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     """Values that the worker puts into the payload before it decodes it, by JSON pointer."""
     collect: Collecting | None = None
     """The items that the job collects, or has collected."""
+    limit_key: str | None = None
+    """The group of a limit that the job belongs to, see records.limit. None: it has no limit."""
     attempt: int = 0
     """Counted runs: a claim adds one; a snooze and a release take it back."""
     crashes: int = 0

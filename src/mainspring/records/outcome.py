@@ -239,6 +239,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """The signals that a job without a plan waits for; with WAITING."""
     concludes: int | None = None
     """The revision of the row that the run has concluded; NO_REVISION if it was cancelled before it read that."""
+    limit_key: str | None = None  # see records.limit
 
     @property
     def partial(self) -> bool:
@@ -271,6 +272,7 @@ def decide(
             due_at=job.due_at,
             schedule=job.counted_schedule,
             step=job.step,
+            limit_key=job.limit_key,
         )
 
     def outcome(state: State, ending: Ending, failure: Failure | None = None, **fields: Any) -> Outcome:
@@ -289,6 +291,7 @@ def decide(
             due_at=job.due_at,
             schedule=job.counted_schedule,
             step=job.step,
+            limit_key=job.limit_key,
             **fields,
         )
 

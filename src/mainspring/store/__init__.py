@@ -15,6 +15,7 @@ from ..records.query import Filter
 from .flows import FlowStore
 from .jobs import JobStore, Topic
 from .life import Capabilities, Listening, StoreLife
+from .limits import LimitStore
 from .operators import OperatorStore
 from .queries import QueryStore
 from .retention import RetentionStore
@@ -31,6 +32,7 @@ __all__ = [
     "FlowStore",
     "JobStore",
     "LeaderStore",
+    "LimitStore",
     "Listening",
     "OperatorStore",
     "QueryStore",

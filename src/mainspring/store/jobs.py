@@ -83,8 +83,8 @@ class JobStore(Protocol):
         C5. A worker whose own lease has lapsed gets no job: it must beat first. A worker is silent from its `until` on,
             that instant included.
 
-        C6. The order is priority (highest first), run_at, id. Jobs are taken in this order, and the answer has it, with
-            two exceptions for what is taken first.
+        C6. The order is priority (highest first), run_at, id, and the answer has it. Jobs are taken in this order, with
+            two exceptions for what is taken first, and that of jobs with a limit (LimitStore).
         C7. A task whose circuit is open gives no job before its open_until; from then on it gives one job, the
             circuit's probe, which is taken before all others (even a poison suspect), and no more while the probe runs.
         C8. A worker holds at most one poison suspect (job.POISON_SUSPECT_CRASHES) at a time; if it holds none, the

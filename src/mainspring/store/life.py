@@ -36,6 +36,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """It is a FlowStore whose `finish` starts jobs for `carry_on`."""
     counts: bool = False
     """It is a CountingStore."""
+    limits: bool = False
+    """It is a LimitStore: jobs may have a limit_key."""
     in_process: bool = False
     """It works in this process, so it does not work while Python does."""
     remote: bool = False
@@ -50,6 +52,11 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         """Raises BadInput if the store has no flows."""
         if not self.flows:
             raise BadInput(f"{self.store} has no flows: use sqlite:///…, postgresql://… or redis://…")
+
+    def require_limits(self) -> None:
+        """Raises BadInput if the store has no limits."""
+        if not self.limits:
+            raise BadInput(f"{self.store} has no limits: use sqlite:///…")
 
     def require_scripts(self) -> None:
         """Raises BadInput if the migrations of the store cannot be run by hand."""

@@ -66,6 +66,7 @@ class StoredOptions(Struct, omit_defaults=True, frozen=True):
     step: StepRef | None = None
     refs: Mapping[str, StepValue] = {}
     collect: Collecting | None = None
+    limit_key: str | None = None
     cut: bool = False
     """Never stored. True if only tags, schedule and tick were read, because the options are long."""
 
@@ -90,6 +91,7 @@ def options_of(job: NewJob | Job, *, with_step: bool = True) -> str:
         and job.max_retries is None
         and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by or step or job.refs)
         and job.collect is None
+        and job.limit_key is None
     ):
         return _cached_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = StoredOptions(
@@ -106,6 +108,7 @@ def options_of(job: NewJob | Job, *, with_step: bool = True) -> str:
         step,
         job.refs,
         job.collect,
+        job.limit_key,
     )
     return _encode(options).decode()
 
@@ -215,7 +218,7 @@ def strict_job_of(row: Row) -> Job:
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
         detached=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, step=extra.step,
-        refs=extra.refs, collect=extra.collect, payload=payload,
+        refs=extra.refs, collect=extra.collect, limit_key=extra.limit_key, payload=payload,
         failure=None if failure is None else _decode_failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -298,7 +301,7 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, detached=extra.beside,
         fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, step=extra.step, refs=extra.refs,
-        collect=extra.collect,
+        collect=extra.collect, limit_key=extra.limit_key,
         failure=None if failure is None else _decode_failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
 

@@ -42,6 +42,8 @@ class JobView(Job, frozen=True, kw_only=True):
     since: datetime | None
     """When it entered the displayed state; null if that is not recorded."""
     next_retry_at: datetime | None
+    limit_key: str | None = None
+    """The name of its limit and the key of its group, with a line break between."""
     can: tuple[Action, ...]
     """The actions that its state allows now."""
 
@@ -124,6 +126,7 @@ def job_view(job: Job, now: datetime) -> JobView:
         "cancel_reason": mask_note(job.cancel_reason),
         "progress": _redact_progress(job.progress),
         **_redact_keys(job),
+        "limit_key": redact_key(job.limit_key),
     }
     return JobView(
         **fields,

@@ -17,7 +17,7 @@ from .tables import MemoryTables
 class MemoryHandle:
     """One lock makes every verb atomic, in any thread or event loop."""
 
-    capabilities = Capabilities(store="the memory store", in_process=True, flows=True, carries_on=True)
+    capabilities = Capabilities(store="the memory store", in_process=True, flows=True, limits=True, carries_on=True)
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()

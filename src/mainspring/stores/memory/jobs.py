@@ -16,6 +16,7 @@ from ..rules.carry_on import request_filter
 from ..rules.claim import GroupFilter, claim, expire_due
 from ..rules.enqueue import enqueue
 from ..rules.finish import finish_one, report_one
+from ..rules.limit_gates import LimitGates
 from .handle import MemoryHandle
 
 
@@ -50,6 +51,7 @@ class MemoryJobs(MemoryHandle):
             if live is None or live.until <= now:
                 return Claim([], None, expired)
             taken = claim(self._tables, self._paused, queues, worker, tasks, limit, now)
+            self._tables.limits.forget_idle(now)
             return Claim(*taken, expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
@@ -78,18 +80,17 @@ class MemoryJobs(MemoryHandle):
             # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
             stands = {outcome.id for outcome in outcomes if self._tables.is_recorded(outcome)}
         self._final.wake_all()
-        if any(
-            outcome.then or outcome.breaker or outcome.schedule or outcome.step or outcome.plan for outcome in accepted
-        ):
+        if any(map(_makes_claimable, accepted)):
             self._new.wake_all()
         return Finished(stands, started)
 
     def _settle_and_start(self, request: CarryOn) -> list[Job]:
         """Settles the flows, and starts what has become due."""
         tables, serves, now = self._tables, self._filter_of(request), request.now
+        gates = LimitGates(tables.limits, tables.index.limited, now)
         heads = ((group, tables.index.head(group)) for group in list(tables.index.groups()))
-        due_groups = (group for group, head in heads if head is not None and head[0] <= now)
-        first = max((rank for queue, task, rank in due_groups if serves(queue, task)), default=None)
+        due_groups = (group for group, head in heads if head is not None and gates.is_open(group[3], head[0]))
+        first = max((priority for queue, task, priority, _ in due_groups if serves(queue, task)), default=None)
         tables.flow_changes.watch_due()
         self._settle()
         due = tables.flow_changes.take_due()
@@ -110,3 +111,9 @@ class MemoryJobs(MemoryHandle):
             stands = {report.id for report in reports if report_one(self._tables, report)}
         self._final.wake_all()
         return stands
+
+
+def _makes_claimable(outcome: Outcome) -> bool:
+    """Whether a job may be claimable because of this outcome."""
+    sequel = outcome.then or outcome.breaker or outcome.schedule or outcome.step or outcome.plan
+    return bool(sequel) or outcome.limit_key is not None

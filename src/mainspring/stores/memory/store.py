@@ -11,6 +11,7 @@ from ...store import Listening, Store, Topic
 from .feed import MemoryFeed
 from .flows import MemoryFlows
 from .jobs import MemoryJobs
+from .limits import MemoryLimits
 from .operators import MemoryOperators
 from .queries import MemoryQueries
 from .retention import MemoryRetention
@@ -18,7 +19,14 @@ from .schedules import MemorySchedules
 
 
 class MemoryStore(
-    MemoryJobs, MemoryFlows, MemorySchedules, MemoryOperators, MemoryQueries, MemoryRetention, MemoryFeed
+    MemoryJobs,
+    MemoryFlows,
+    MemoryLimits,
+    MemorySchedules,
+    MemoryOperators,
+    MemoryQueries,
+    MemoryRetention,
+    MemoryFeed,
 ):
     """The executable specification of the contract."""
 

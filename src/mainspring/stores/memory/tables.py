@@ -21,6 +21,7 @@ from ..rules.workers import WorkerTable
 from .flow_table import FlowTable
 from .job_table import JobTable
 from .ledger import RunLedger
+from .limit_table import LimitTable
 from .schedule_table import MemoryScheduleTable
 
 
@@ -30,6 +31,7 @@ class MemoryTables:
     def __init__(self) -> None:
         self.jobs = JobTable()
         self.index = self.jobs.index
+        self.limits = LimitTable(self.jobs)
         self.schedules = MemoryScheduleTable()
         self.ledger = RunLedger()
         self.workers = WorkerTable()

@@ -25,6 +25,7 @@ from ...records.unreadable import decoded
 from ...records.worker import Claim
 from ..rules import claim as rules
 from ..rules.claim_index import ClaimIndex
+from ..rules.limit_gates import NO_LIMITS, LimitRows
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .access_paths import group_names
@@ -205,6 +206,7 @@ class ClaimCandidates(LoadedTables):
     def __init__(self) -> None:
         super().__init__(flows=True)
         self.index = ClaimIndex(self.job)
+        self.limits: LimitRows = NO_LIMITS
 
     def add_job(self, id: JobId, job: Job | None) -> None:
         super().add_job(id, job)

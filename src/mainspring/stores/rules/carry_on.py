@@ -48,6 +48,6 @@ def carry_on(
 
 
 def _is_due(job: Job, request: CarryOn) -> bool:
-    if job.state is not State.PENDING or job.crashes or job.run_at > request.now:
+    if job.state is not State.PENDING or job.crashes or job.run_at > request.now or job.limit_key is not None:
         return False
     return job.expires_at is None or job.expires_at > request.now

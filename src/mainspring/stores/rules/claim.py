@@ -8,7 +8,7 @@ running under one new lease, which fences their outcomes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import Protocol
@@ -22,6 +22,7 @@ from ...records.job import POISON_SUSPECT_CRASHES, Job, State
 from .claim_index import ClaimIndex, Group
 from .conflict import size_of
 from .job_ends import write_job
+from .limit_gates import LimitGates, LimitRows
 from .tables import JobTables
 
 GroupFilter = Callable[[str, str], bool]
@@ -32,6 +33,9 @@ class ClaimTables(JobTables, Protocol):
     """Everything that a claim reads and writes."""
 
     index: ClaimIndex
+
+    @property
+    def limits(self) -> LimitRows: ...
 
     def circuits(self) -> Iterable[Circuit]:
         """The circuits of all tasks."""
@@ -69,22 +73,27 @@ def claim(
 
     wanted = [group for group in tables.index.groups() if serves(group[0], group[1])]
     suspects = _suspects(tables, worker, serves)
+    gates = LimitGates(tables.limits, tables.index.limited, now)
     lease = new_lease()
     circuits = [circuit for circuit in tables.circuits() if circuit.open_until is not None]
-    probes = _probes(tables, circuits, wanted, suspects, limit, now)
+    probes = _probes(tables, circuits, wanted, suspects, gates, limit)
     taken = [start_job(tables, job, worker, lease, now) for job in probes] if probes else []
     left = CLAIM_BYTES - sum(map(size_of, taken))
     open = {circuit.task for circuit in circuits}
-    first = [job for job in suspects if job.task not in open and job.run_at <= now] if suspects else []
+    first = [job for job in suspects if job.task not in open and gates.is_open(job.limit_key, job.run_at)]
     if len(taken) < limit and left > 0 and first and not any(job.crashes >= POISON_SUSPECT_CRASHES for job in taken):
+        gates.note_start(first[0])
         taken.append(start_job(tables, first[0], worker, lease, now))
         left -= size_of(first[0])
     free = [group for group in wanted if group[1] not in open] if open else wanted
-    rest, left = _take_in_order(tables, free, worker, lease, limit - len(taken), left, now)
-    taken = sorted([*taken, *rest], key=claim_order)
+    in_order = _jobs_in_order(tables, free, gates)
+    while len(taken) < limit and left > 0 and (job := next(in_order, None)) is not None:
+        left -= size_of(job)
+        taken.append(start_job(tables, job, worker, lease, now))
+    taken.sort(key=claim_order)
     if len(taken) == limit or left <= 0:
         return taken, now
-    return taken, _next_at(tables, wanted, _suspects(tables, worker, serves))
+    return taken, _next_at(tables, wanted, _suspects(tables, worker, serves), gates)
 
 
 def _suspects(tables: ClaimTables, worker: WorkerId, serves: GroupFilter) -> list[Job]:
@@ -106,43 +115,57 @@ def _probes(
     circuits: list[Circuit],
     wanted: list[Group],
     suspects: list[Job],
+    gates: LimitGates,
     limit: int,
-    now: datetime,
 ) -> list[Job]:
     """The first due job of each task whose circuit is half open; it becomes the circuit's probe."""
     probes: list[Job] = []
     if not circuits:
         return probes
     for circuit in sorted(circuits, key=lambda circuit: circuit.task):
-        if circuit.probe is not None or circuit.open_until is None or circuit.open_until > now:
+        if circuit.probe is not None or circuit.open_until is None or circuit.open_until > gates.now:
             continue
         heads = (head for group in wanted if group[1] == circuit.task and (head := tables.index.head(group)))
         waiting = _jobs(tables, (id for _, id in heads))
         if not any(job.crashes >= POISON_SUSPECT_CRASHES for job in probes):
             waiting += [job for job in suspects if job.task == circuit.task]
-        due = [job for job in waiting if job.run_at <= now]
+        due = [job for job in waiting if gates.is_open(job.limit_key, job.run_at)]
         if due and len(probes) < limit and sum(map(size_of, probes)) < CLAIM_BYTES:
-            probes.append(min(due, key=claim_order))
+            probes.append(min(due, key=gates.order))
+            gates.note_start(probes[-1])
             tables.put_circuit(circuit.task, replace(circuit, probe=probes[-1].id))
     return probes
 
 
-def _take_in_order(
-    tables: ClaimTables, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, left: int, now: datetime
-) -> tuple[list[Job], int]:
-    """The due jobs in claim order, and the bytes that are left of the claim's budget."""
-    heads = [(-group[2], *head, group) for group in wanted if (head := tables.index.head(group)) and head[0] <= now]
-    heapify(heads)
-    taken: list[Job] = []
-    while heads and len(taken) < limit and left > 0:
-        _, _, id, group = heappop(heads)
-        tables.index.pop(group)
-        if (job := tables.job(id)) is not None:
-            left -= size_of(job)
-            taken.append(start_job(tables, job, worker, lease, now))
-        if (head := tables.index.head(group)) and head[0] <= now:
-            heappush(heads, (-group[2], *head, group))
-    return taken, left
+_Place = tuple[int, datetime, JobId, Group]
+"""The place of a group in the order of claims: that of its first job."""
+
+
+def _jobs_in_order(tables: ClaimTables, wanted: list[Group], gates: LimitGates) -> Iterator[Job]:
+    """The jobs that may start now, in claim order. The caller starts each before it asks for the next one."""
+    places = [place for group in wanted if (place := _place_of(tables, group, gates)) is not None]
+    heapify(places)
+    while places:
+        place = heappop(places)
+        group = place[3]
+        # Another line of the same limit may have been served since: then the place is a later one, or none.
+        current = place if group[3] is None else _place_of(tables, group, gates)
+        if current == place:
+            tables.index.pop(group)
+            if (job := tables.job(place[2])) is not None:
+                gates.note_start(job)
+                yield job
+            current = _place_of(tables, group, gates)
+        if current is not None:
+            heappush(places, current)
+
+
+def _place_of(tables: ClaimTables, group: Group, gates: LimitGates) -> _Place | None:
+    """None if no job of the group may start now."""
+    key = group[3]
+    if (head := tables.index.head(group)) is None or not gates.is_open(key, head[0]):
+        return None
+    return -group[2], head[0] if key is None else gates.turn(key, head[0]), head[1], group
 
 
 def new_lease() -> Lease:
@@ -164,10 +187,11 @@ def start_job(tables: JobTables, job: Job, worker: WorkerId, lease: Lease, now: 
     return started
 
 
-def _next_at(tables: ClaimTables, wanted: list[Group], suspects: list[Job]) -> datetime | None:
-    due = [(group[1], head[0]) for group in wanted if (head := tables.index.head(group))]
-    due += [(job.task, job.run_at) for job in suspects]
-    instants = [_claimable_at(tables.circuit(task), run_at) for task, run_at in due] + [tables.index.next_expiry()]
+def _next_at(tables: ClaimTables, wanted: list[Group], suspects: list[Job], gates: LimitGates) -> datetime | None:
+    due = [(group[1], group[3], head[0]) for group in wanted if (head := tables.index.head(group))]
+    due += [(job.task, job.limit_key, job.run_at) for job in suspects]
+    opening = [(task, opens) for task, key, run_at in due if (opens := gates.opens_at(key, run_at)) is not None]
+    instants = [_claimable_at(tables.circuit(task), opens) for task, opens in opening] + [tables.index.next_expiry()]
     return min((at for at in instants if at is not None), default=None)
 
 

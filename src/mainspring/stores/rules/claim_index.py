@@ -8,9 +8,10 @@ from heapq import heappop, heappush
 
 from ...ids import JobId, WorkerId
 from ...records.job import POISON_SUSPECT_CRASHES, Job, State
+from .limited_jobs import LimitedJobs
 
-Group = tuple[str, str, int]
-"""Queue, task and priority."""
+Group = tuple[str, str, int, str | None]
+"""Queue, task, priority and limit_key. With a limit_key it is a line (LimitStore)."""
 HeapEntry = tuple[datetime, JobId]
 """run_at or expires_at of a job, and its id."""
 
@@ -21,6 +22,7 @@ class ClaimIndex:
     def __init__(self, job: Callable[[JobId], Job | None]) -> None:
         self._job = job
         self._ready: dict[Group, list[HeapEntry]] = {}
+        self.limited = LimitedJobs()
         self._expiring: list[HeapEntry] = []
         self._suspects: set[JobId] = set()
         self._running: dict[WorkerId, set[JobId]] = {}
@@ -32,14 +34,18 @@ class ClaimIndex:
             self._running.setdefault(job.worker or "", set()).add(job.id)
         elif job.state is State.PENDING:
             if job.crashes < POISON_SUSPECT_CRASHES:
-                heappush(self._ready.setdefault((job.queue, job.task, job.priority), []), (job.run_at, job.id))
+                heappush(self._ready.setdefault(_group_of(job), []), (job.run_at, job.id))
             else:
                 self._suspects.add(job.id)
             if job.expires_at is not None:
                 heappush(self._expiring, (job.expires_at, job.id))
+        if job.limit_key is not None:
+            self.limited.add(job, job.limit_key)
 
     def remove(self, job: Job) -> None:
         self._suspects.discard(job.id)
+        if job.limit_key is not None:
+            self.limited.remove(job, job.limit_key)
         if job.state is State.RUNNING and (runs := self._running.get(job.worker or "")) is not None:
             runs.discard(job.id)
             if not runs:
@@ -60,7 +66,8 @@ class ClaimIndex:
                 job
                 and job.state is State.PENDING
                 and job.crashes < POISON_SUSPECT_CRASHES
-                and _ready_key(job) == (*group, run_at)
+                and job.run_at == run_at
+                and _group_of(job) == group
             ):
                 return heap[0]
             heappop(heap)
@@ -100,5 +107,5 @@ class ClaimIndex:
         return job if job is not None and job.state is State.PENDING and job.expires_at == at else None
 
 
-def _ready_key(job: Job) -> tuple[str, str, int, datetime]:
-    return job.queue, job.task, job.priority, job.run_at
+def _group_of(job: Job) -> Group:
+    return job.queue, job.task, job.priority, job.limit_key

@@ -43,6 +43,7 @@ def to_job(new: NewJob, now: datetime) -> Job:
         step=new.step,
         refs=new.refs,
         collect=new.collect,
+        limit_key=new.limit_key,
     )
 
 
@@ -72,6 +73,7 @@ def resolve_conflict(
         metadata=deepcopy(new.metadata) if new.metadata else {},
         fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
+        limit_key=new.limit_key,
         failure=without_since(holder.failure),
     )
     if new.on_conflict == "replace":

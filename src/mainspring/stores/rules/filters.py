@@ -40,6 +40,7 @@ def brief_job(job: Job) -> Job:
         detached=False,
         fingerprint=None,
         enqueued_by=None,
+        limit_key=None,
     )
 
 

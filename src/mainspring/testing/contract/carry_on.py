@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ...bounds import CLAIM_BYTES
 from ...ids import JobId
 from ...records.job import State
+from ...records.limit import limit_key_of
 from ...records.outcome import Done, decide
 from ...records.plan import Input, Plan, StepOptions, ValueOf
 from ...records.worker import CarryOn, Finished
@@ -181,3 +182,11 @@ class CarryOnContract(Contract):
             assert (again, again.carried_on) == ({first.id}, [])
             assert await read_job(store, job.id) == job
             assert (await beat(store)).holds == {job.id: job.lease}
+
+    @proves("LM12")
+    async def test_a_job_with_a_limit_is_left_to_a_claim(self) -> None:
+        async with self.opened() as store:
+            limit_key = limit_key_of("task:task", "a")
+            flow, finished = await end_first(store, chain("a"), tasks=["task"], limit_key=limit_key)
+            assert finished.carried_on == []
+            assert await claim_ids(store) == [flow]
