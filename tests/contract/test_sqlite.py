@@ -21,21 +21,24 @@ from mainspring.stores import open_store
 from mainspring.stores.sqlite import audit, finish
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.stores.sqlite.writer_thread import translate_error
+from mainspring.testing import VirtualClock
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     A_MINUTE_LATER,
     A_SECOND_LATER,
     NOW,
+    a_line,
     all_jobs,
     beat,
     claim,
     claim_ids,
     new_job,
     put,
+    send_report,
     start,
 )
 from mainspring.testing.contract.carry_on import CarryOnContract
-from mainspring.testing.contract.checkpoint import CheckpointContract
+from mainspring.testing.contract.checkpoint import CheckpointContract, a_checkpoint, keep
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
@@ -105,6 +108,17 @@ class TestSqlite(
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
+
+    async def test_a_report_of_checkpoints_wakes_no_waiter_of_its_process(self) -> None:
+        store = open_store(f"sqlite:///{self.file}", clock=VirtualClock())  # with which nobody watches the file
+        await store.open()
+        job = await start(store)
+        seen = await store.wait("claimable", 0)
+        assert await keep(store, job, a_checkpoint(1))
+        assert await store.wait("claimable", 0) == seen
+        await send_report(store, job, a_line(1), checkpoints=(a_checkpoint(2),))
+        assert await store.wait("claimable", 0) != seen
+        await store.close()
 
     @pytest.mark.parametrize("notified", [True, False])
     async def test_a_commit_of_another_handle_before_the_wait_begins_is_not_missed(

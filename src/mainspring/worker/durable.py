@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import wait
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -55,6 +55,9 @@ TURNS_BEFORE_SUSPENSION = 5
 WAIT_SECONDS = 0.25
 T = TypeVar("T")
 _decode_instant = msgspec.json.Decoder(datetime).decode
+
+# To inspect a function takes longer than the rest of a step.
+_is_async = lru_cache(maxsize=512)(is_async)
 
 
 class _StepThread(NamedTuple):
@@ -164,7 +167,7 @@ class DurableSteps:
             return decoded(key, found.value, decode)
         try:
             with in_step(key):
-                value = await (call() if is_async(fn) else self._in_thread(call))
+                value = await (call() if _is_async(fn) else self._in_thread(call))
             text = text_of(key, value)
             value = checked_value(key, text, decode)
             await self.keep(key, text)
@@ -178,7 +181,7 @@ class DurableSteps:
 
         async def act(db: Any) -> Any:
             with in_step(key):
-                return await (call(db) if is_async(fn) else self._in_thread(partial(call, db)))
+                return await (call(db) if _is_async(fn) else self._in_thread(partial(call, db)))
 
         if (found := await self.begin(key)) is not None:
             return decoded(key, found.value, decode)
@@ -315,7 +318,7 @@ class BlockingSteps:
 
     def step(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None) -> Any:
         steps = self._steps
-        if is_async(fn):
+        if _is_async(fn):
             return self._wait(steps.step(fn, args, kwargs, name))
         key, decode = steps.key_of(fn, name), decoder_of(fn)
         if (found := self._wait(steps.begin(key))) is not None:

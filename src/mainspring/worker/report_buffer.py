@@ -127,8 +127,7 @@ class RunReports:
         with self._lock:
             self._checkpoints.append(checkpoint)
             self._waiting[checkpoint.n] = kept
-        self._add_to_buffer()
-        self._buffer.urge(Urgency.WAITING)
+        self._add_to_buffer(Urgency.WAITING)
         return await kept
 
     def close(self) -> None:
@@ -154,10 +153,10 @@ class RunReports:
             if self._pending:
                 self._add_to_buffer()
 
-    def _add_to_buffer(self) -> None:
+    def _add_to_buffer(self, urgency: Urgency = Urgency.NONE) -> None:
         self._pending = self._held_back
         if not self._held_back:
-            self._buffer.add(self.job, self)
+            self._buffer.add(self.job, self, urgency)
 
     def drain(self) -> RunReport:
         """Everything that was not drained before. The caller sends it to the store, or calls restore()."""
@@ -248,20 +247,21 @@ class ReportBuffer:
 
         return Batch(self._engine, job.step.flow, job.step.queue)
 
-    def add(self, job: Job, reports: RunReports) -> None:
-        """Marks a run as having something to send."""
+    def add(self, job: Job, reports: RunReports, urgency: Urgency = Urgency.NONE) -> None:
+        """Marks a run as having something to send, of this urgency."""
         with self.lock:
             first = not self._runs
             self._runs[job.id, job.lease or ""] = reports
-        if first:
+        if not self.urge(urgency) and first:
             self._tell()
 
-    def urge(self, urgency: Urgency) -> None:
-        """What is in the buffer has this urgency, or a higher one."""
+    def urge(self, urgency: Urgency) -> bool:
+        """What is in the buffer has this urgency, or a higher one. Returns whether it had a lower one."""
         with self.lock:
             risen, self.urgency = urgency > self.urgency, max(urgency, self.urgency)
         if risen:
             self._tell()
+        return risen
 
     def _tell(self) -> None:
         with suppress(RuntimeError):  # the worker's loop is closed: reports are no longer sent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 from ..clock import Alarm, Clock
 from ..events import Bus, JobReported
@@ -34,13 +35,24 @@ class ReportSender:
         self._flushing = asyncio.Lock()
 
     async def run(self, store: Store, retry: StoreRetry) -> None:
-        loop = asyncio.get_running_loop()
-        self._buffer.watch(lambda: loop.is_closed() or loop.call_soon_threadsafe(self._alarm.ring))
+        self._buffer.watch(self._ringer())
         while True:
             if not self._buffer:
                 await self._alarm.wait(None)
             await self._gather()
             await retry("reporting", lambda: self.flush(store))
+
+    def _ringer(self) -> Callable[[], object]:
+        """Rings from any thread; from the event loop's own, where steps end, without a round of the loop."""
+        loop, own, ring = asyncio.get_running_loop(), threading.get_ident(), self._alarm.ring
+
+        def ring_in_loop() -> None:
+            if threading.get_ident() == own:
+                ring()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(ring)
+
+        return ring_in_loop
 
     async def _gather(self) -> None:
         """Waits while reports gather; not as long if there is output, and no longer if its writer waits."""

@@ -22,7 +22,7 @@ from ...records.run import RunReport
 from ...records.worker import CarryOn, Finished
 from ..rows import Row, json_of, notes_text, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion
-from ..rules.finish import finish_one, follow_completion, follow_suspension
+from ..rules.finish import finish_one, follow_completion, follow_suspension, has_only_checkpoints
 from ..rules.loaded import LoadedTables
 from ..rules.outcome import is_plain_suspension
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
@@ -104,7 +104,8 @@ class SqliteFinish(SqliteHandle):
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         stands = await self._write(lambda db: write_reports(db, reports))
-        self._waiters.wake_all()
+        if not all(map(has_only_checkpoints, reports)):
+            self._waiters.wake_all()
         return stands
 
 
