@@ -258,7 +258,8 @@ def missing_imports(page: Path) -> Iterator[str]:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mainspring"):
                 module = importlib.import_module(node.module or "")
                 for alias in node.names:
-                    if not hasattr(module, alias.name):
+                    of_a_project = (module.__name__, alias.name) == ("mainspring.django", "app")
+                    if not of_a_project and not hasattr(module, alias.name):
                         yield f"{block.place}: {node.module} has no {alias.name}"
 
 

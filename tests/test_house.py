@@ -34,7 +34,7 @@ TIERS: list[set[str]] = [
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},
     {"control", "registry", "engine", "app", "__init__"},
-    {"client", "metrics", "api", "cli", "dashboard", "demo", "testing"},
+    {"client", "metrics", "api", "cli", "dashboard", "demo", "django", "testing"},
 ]
 TIER = {package: number for number, tier in enumerate(TIERS) for package in tier}
 # Imported when they are asked for and not before: the test harness, the HTTP API, its client.
@@ -144,7 +144,15 @@ def test_an_option_of_jobs_is_in_at_most_five_files() -> None:
 # stores
 
 STORES = re.compile("sqlite|postgres|redis", re.IGNORECASE)
-MAY_NAME_STORES = ("stores.", "store.life", "cli.", "client.", "demo.", "insight.settings_report")
+MAY_NAME_STORES = (
+    "stores.",
+    "store.life",
+    "cli.",
+    "client.",
+    "demo.",
+    "django.database_url",
+    "insight.settings_report",
+)
 
 
 def words(tree: ast.Module) -> Iterator[str]:
