@@ -372,6 +372,7 @@ PUBLIC = [
     "BatchSummary",
     "Breaker",
     "Cancel",
+    "ChildFailed",
     "Clock",
     "Collect",
     "Context",

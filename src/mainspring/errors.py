@@ -33,6 +33,7 @@ MainspringError
 │   │   └── BatchFailed         ... a batch, because of dead jobs, or as it was never closed
 │   ├── JobCancelled
 │   ├── JobExpired              ... not started in time
+│   ├── ChildFailed             ... one that ctx.run() or ctx.map() has started, and that did not complete
 │   └── ResultTimeout (TimeoutError)
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── LeaseLost                   the run no longer holds its job; its transaction was rolled back
@@ -216,6 +217,23 @@ class JobCancelled(JobUnfinished):
 
 class JobExpired(JobUnfinished):
     """The job was not started before its expires_at."""
+
+
+class ChildFailed(JobUnfinished):
+    """A job that ctx.run() has started, or items of ctx.map(), did not complete. It fails the run without a retry, if
+    the task does not catch it. A retry of the durable job runs them again."""
+
+    def __init__(self, message: str, job_id: str | None, state: str, failure: object) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        """The job; of a map its first dead item. None if it has none any more."""
+        self.state = state
+        """dead, expired or cancelled; deleted if the job is gone."""
+        self.failure = failure
+        """The Failure of that job; None if it was cancelled."""
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (str(self), self.job_id, self.state, self.failure)
 
 
 class ResultTimeout(JobUnfinished, TimeoutError):

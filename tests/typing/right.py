@@ -92,12 +92,16 @@ async def onboard(ctx: Context, path: str) -> None:
     assert_type(await ctx.step(count_words, "a b", name="words"), int)
     assert_type(await ctx.step(encode, path), bytes)
     assert_type(await ctx.sleep("2d"), None)
+    assert_type(await ctx.run(send, "ada", subject="a"), int)
+    assert_type(await ctx.map(resize, [path], 100), list[bytes])
 
 
 @app.task
 def onboard_plainly(ctx: Context, path: str) -> None:
     assert_type(ctx.sync.step(encode, path), bytes)
     assert_type(ctx.sync.step(count_words, "a b"), int)
+    assert_type(ctx.sync.run(send, "ada"), int)
+    assert_type(ctx.sync.map(resize, [path], 100), list[bytes])
 
 
 async def count_words(text: str) -> int:

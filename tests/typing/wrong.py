@@ -93,6 +93,8 @@ async def context(ctx: Context) -> None:
     export.job(ctx, 42)  # wrong
     await export.enqueue(await ctx.step(one_mail, "ada"), "daily")  # wrong
     await send.enqueue(await ctx.step(one_mail, "ada"))  # wrong
+    await send.enqueue(await ctx.run(send, "ada"))  # wrong
+    await ctx.run(send, 5)  # wrong
     export.sync.enqueue(ctx, 42)  # wrong
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -31,6 +31,9 @@ from .interrupts import Interrupts
 from .parent_pipe import ParentPipe
 from .protocol import SignalAsked, SleepAsked, StepBegins, StepFailed, StepReturned
 
+if TYPE_CHECKING:
+    from ..task.task import Task
+
 # The exceptions of the worker that a task may catch by their classes.
 _RAISED = {
     kind.__name__: kind
@@ -39,6 +42,10 @@ _RAISED = {
         *(errors.StoreUnavailable, errors.StoreError),
     )
 }
+
+_NO_CHILDREN = (
+    "ctx.sync.{}() is not for executor='process': call it in a task without that option, which runs this one as a child"
+)
 
 
 class ChildSteps:
@@ -77,6 +84,12 @@ class ChildSteps:
         wait = None if timeout is None else seconds(timeout, "ctx.signal(timeout=…)")
         given = self._ask(SignalAsked(self._pipe.number(), name, wait, default is not UNSET))
         return default if given.text is None else signal_value(name, given.text, type)
+
+    def run(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        raise BadInput(_NO_CHILDREN.format("run"))
+
+    def map(self, task: Task[..., Any], items: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        raise BadInput(_NO_CHILDREN.format("map"))
 
     def _awaited(self, work: Coroutine[Any, Any, Any]) -> Any:
         if threading.current_thread() is threading.main_thread():

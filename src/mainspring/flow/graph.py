@@ -67,8 +67,8 @@ class StepDependencies:
         self.decided_after = _decided_after(self.dependents, self.yielders)
         """The steps that are decided again when the status of a step changes."""
         self.result_steps = frozenset(_steps_of([] if plan.result is None else [plan.result]))
-        self.needed_steps = self.result_steps.union(*self.value_steps)
-        """The steps whose value is read by another step, or is part of the flow's result."""
+        self.needed_steps = frozenset(range(len(steps))) if plan.grows else self.result_steps.union(*self.value_steps)
+        """The steps whose value is read by another step or a durable job, or is part of the flow's result."""
         self.signals = {step.name: n for n, step in enumerate(steps) if step.signal is not None}
         """The steps that are signals, by name."""
         self.condition_paths: Mapping[int, list[ValueOf]] = _by_step(condition_values)
@@ -142,6 +142,8 @@ def _shape_of(plan: Plan) -> bytes:
 
 
 def _dependencies_of(plan: Plan) -> StepDependencies:
+    if plan.grows:  # no other plan has its shape, and it has another one soon
+        return StepDependencies(plan)
     shape = _shape_of(plan)
     found = _kept.get(shape)
     if found is None:
@@ -167,6 +169,7 @@ class _PlanText(Struct):
     metadata: Mapping[str, str] = {}
     timeout: float | None = None
     kept: Mapping[int, KeptStep] = {}
+    grows: bool = False
 
 
 _decode_parts = msgspec.json.Decoder(_PlanText).decode
@@ -175,7 +178,7 @@ _decode_parts = msgspec.json.Decoder(_PlanText).decode
 def read_graph(text: str | bytes) -> Graph:
     """The graph of a plan in JSON. Steps that are known are not decoded again."""
     parts = _decode_parts(text)
-    known = _kept.get(_shape(bytes(parts.steps), bytes(parts.result)))
+    known = None if parts.grows else _kept.get(_shape(bytes(parts.steps), bytes(parts.result)))
     if known is None:
         return Graph(_decode_plan(text))
     plan = Plan(known.steps, parts.inputs, known.result, parts.fail_fast, parts.metadata, parts.timeout, parts.kept)

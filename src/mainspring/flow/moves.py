@@ -31,6 +31,8 @@ def start(graph: Graph, id: JobId, queue: str, now: datetime, before: Flow | Non
     flow = Flow(id=id, queue=queue, revision=0, statuses=statuses, began_at=now)
     if before is not None:
         flow = replace(flow, queue=before.queue, revision=before.revision, inbox=before.inbox)
+        if graph.plan.grows:
+            flow = replace(flow, waits=before.waits, late=before.late)
     if not graph.plan.kept:
         edit = RowEdit(graph, flow, now)
         edit.look_at(n for n, needs in enumerate(graph.needs) if not needs)
@@ -41,6 +43,18 @@ def start(graph: Graph, id: JobId, queue: str, now: datetime, before: Flow | Non
             edit.keep_value(n, kept.value)
     edit.look_at(range(len(graph.steps)))
     return _with_deadline(graph, edit.move(), now)
+
+
+def grow(graph: Graph, flow: Flow, now: datetime) -> Move:
+    """The flow after steps were added to its plan, which need nothing: they are released. It is over again if there
+    are none, and all before them have ended."""
+    first = len(flow.statuses)
+    statuses = flow.statuses + StepStatus.WAITING * (len(graph.steps) - first)
+    if flow.state == "over":
+        flow = replace(flow, state="open", cancelled=False, ended_at=None)
+    edit = RowEdit(graph, replace(flow, statuses=statuses), now)
+    edit.look_at(range(first, len(statuses)))
+    return edit.move()
 
 
 def end_steps(

@@ -116,7 +116,8 @@ class RowEdit:
             end_of_map(self, self._graph, n, index, end)
         elif self.statuses[n] == StepStatus.RELEASED:
             self._end_of_step(n, end)
-        if end.finish and self.finish is None and self.state in ("open", "failing"):
+        ends_flow = end.finish and not self._graph.plan.grows
+        if ends_flow and self.finish is None and self.state in ("open", "failing"):
             self.finish = end.result or _NULL
             self.stop("finishing")
 

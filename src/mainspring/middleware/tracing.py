@@ -94,11 +94,17 @@ class Tracing:
                 value = await call_next(ctx)
             except BaseException as error:
                 _end(span, error, ctx)
+                _add_trace(error)  # a durable task raises what suspends it
                 raise
             _end(span, value, ctx)
-            if isinstance(value, Suspend) and value.plan is not None:
-                return Suspend(replace(value.plan, metadata={**value.plan.metadata, **trace_metadata()}))
+            _add_trace(value)
             return value
+
+
+def _add_trace(end: Any) -> None:
+    """If the run has planned steps: gives their jobs the current span."""
+    if isinstance(end, Suspend) and end.plan is not None:
+        end.plan = replace(end.plan, metadata={**end.plan.metadata, **trace_metadata()})
 
 
 def _described(jobs: Sequence[NewJob]) -> dict[str, str | int]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from ..bounds import MAX_TEXT_CHARACTERS, later
-from ..errors import JobTimeout, MainspringError
+from ..errors import ChildFailed, JobTimeout, MainspringError
 from ..ids import JobId, Lease, WorkerId
 from ..retry import Backoff
 from ..span import Span, seconds
@@ -365,8 +365,8 @@ def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
     elif isinstance(error, RemoteFailure):
         if not error.retryable:
             return None
-    elif isinstance(error, policy.no_retry_on) or not isinstance(error, policy.retry_on):
-        return None
+    elif isinstance(error, (ChildFailed, *policy.no_retry_on)) or not isinstance(error, policy.retry_on):
+        return None  # that of a child would be raised again
     return wait_after(job, failed, policy)
 
 

@@ -172,6 +172,8 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     kept: Mapping[int, KeptStep] = {}
     """Steps that are not run, since the flow takes them over from another one; dead ones in the order of their deaths.
     A step that is put back to work is no longer one of them."""
+    grows: bool = False
+    """Whether it is of a durable job, whose later runs add steps. These need no other steps."""
 
 
 NO_STEPS = Plan(())

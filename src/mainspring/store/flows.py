@@ -17,7 +17,8 @@ class FlowStore(Protocol):
     """Flows. One begins with `finish` or `enqueue`, and changes in whatever verb changes its jobs.
 
     FL1. A job with a plan, of an outcome in state WAITING or of a NewJob, has a flow from then on: moves.start() of
-        that plan, behind the steps that it takes over (Plan.kept). A second plan for the same job is ignored.
+        that plan, behind the steps that it takes over (Plan.kept). A second plan for the same job is ignored, but for
+        FL22.
     FL2. What happens to the job of a step (StepRef) happens to its flow in the same transaction, whichever verb it is:
         it becomes final, is deleted before that, or is put back to work. The flow becomes moves.end_steps() or
         moves.revive() of itself, once for each such change.
@@ -40,6 +41,13 @@ class FlowStore(Protocol):
     FL10. Deleting a job deletes its flow, and the jobs of its steps: at most flow.MAX_CANCELLED_JOBS of them in that
         transaction, the others by a job of flow.CANCEL_STEPS. Running ones are cancelled.
     FL11. `prunable` returns no job of a step whose flow is stored.
+
+    FL22. A plan that grows (Plan.grows) is of a durable job. The plan of a later outcome of that job, which grows, too,
+        adds its steps behind those that are stored, but for those whose names are stored: the flow becomes moves.grow()
+        of itself, and the job waits until all steps have ended. Such a job keeps signals of every name, as FL19 to FL21
+        say; an outcome with `awaits` and no plan waits for these alone.
+    FL23. A cancel of such a job, whether it waits or not, cancels the steps that have not ended. It waits for them only
+        if it was waiting for steps.
 
     BA1. A job that is enqueued with the index step.NEXT_INDEX is a new job of a batch, and gets its next free index,
         however many calls add jobs at once. If the batch has ended, or the step is none of a batch, the call is refused

@@ -1,4 +1,7 @@
-"""The graphs of flows that a process has read lately: plans never change, so that none is read or decoded twice."""
+"""The graphs of flows that a process has read lately, so that no plan is read or decoded twice.
+
+Plans do not change, but for those of durable jobs: these grow. How many steps a plan has is known from its flow's row.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,23 @@ class GraphCache:
         self._characters = 0
         self._lock = threading.Lock()
 
-    def get(self, id: JobId) -> Graph | None:
+    def get(self, flow: Flow) -> Graph | None:
+        """The graph of the flow, unless its plan has grown since it was read."""
         with self._lock:
-            if (found := self._graphs.get(id)) is None:
+            if (found := self._graphs.get(flow.id)) is None or len(found[0].steps) != len(flow.statuses):
                 return None
-            self._graphs.move_to_end(id)
+            self._graphs.move_to_end(flow.id)
             return found[0]
+
+    def has_whole(self, id: JobId) -> bool:
+        """Whether it has the graph of a plan that does not grow."""
+        with self._lock:
+            return (found := self._graphs.get(id)) is not None and not found[0].plan.grows
 
     def put(self, id: JobId, graph: Graph, characters: int) -> None:
         with self._lock:
-            if id in self._graphs:
-                return
+            if (known := self._graphs.pop(id, None)) is not None:
+                self._characters -= known[1]
             self._graphs[id] = graph, characters
             self._characters += characters
             while len(self._graphs) > MAX_KEPT_GRAPHS or self._characters > MAX_KEPT_CHARACTERS:
@@ -61,7 +70,20 @@ def graph_of(flow: Flow | None, graphs: Mapping[JobId, Graph]) -> Graph | None:
     """The graph of the flow's plan; None if that is missing."""
     if flow is None:
         return None
-    return graphs.get(flow.id) if flow.planned else no_steps()
+    if not flow.planned:
+        return no_steps()
+    graph, steps = graphs.get(flow.id), len(flow.statuses)
+    # A store that reads the row before the plan may read one that has grown meanwhile.
+    return _first_steps(graph, steps) if graph is not None and len(graph.steps) != steps else graph
+
+
+def _first_steps(graph: Graph, steps: int) -> Graph | None:
+    """The graph of the first steps of a plan that has grown; None if it is no such plan."""
+    from ..flow.graph import Graph
+
+    plan = graph.plan
+    known = plan.grows and len(plan.steps) > steps
+    return Graph(msgspec.structs.replace(plan, steps=plan.steps[:steps])) if known else None
 
 
 def decode_graphs(rows: Iterable[tuple[JobId, str]], cache: GraphCache | None = None) -> dict[JobId, Graph]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .durable import DurableRun, SyncContext
     from .flow_failure import FlowEnd
     from .reporting import Commit, Reporting, Reports, Yielded
+    from .task import Task
 
 # Characters of a log line, or of a note on progress.
 MAX_LINE_CHARACTERS = 4096
@@ -38,6 +39,9 @@ MAX_COUNT = 2**31 - 1
 
 T = TypeVar("T")
 D = TypeVar("D")
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
 Next = Callable[["Context"], Awaitable[Any]]
 Middleware = Callable[["Context", Next], Awaitable[Any]]
 ThreadNext = Callable[["Context"], Any]
@@ -246,7 +250,7 @@ class Context:
 
     @property
     def sync(self) -> SyncContext:
-        """`step`, `sleep` and `signal` for tasks that are plain functions."""
+        """`step`, `sleep`, `signal`, `run` and `map` for tasks that are plain functions."""
         from .durable import SyncContext
 
         return SyncContext(lambda what: self.durable_run(what).blocking())
@@ -269,6 +273,21 @@ class Context:
         later run, too.
         """
         return self._awaited("ctx.signal()").signal(name, type, timeout, default)
+
+    def run(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        """Runs a task, or a flow, as a job of its own, and returns its result. Meanwhile the run ends, and the job
+        waits in no slot; its next run goes on behind this call. The job is started once, whatever dies.
+
+        Its name is that of the task, or `task.using(step=…)`. Raises ChildFailed if it does not complete.
+        """
+        return self._awaited("ctx.run()").run(task, args, kwargs)
+
+    def map(
+        self, task: Task[Concatenate[A, P], R], items: Iterable[A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[list[R]]:
+        """As `run`, with a job for each item, which is the task's first argument. Returns the results in the order of
+        the items; they may be 64 MiB together."""
+        return self._awaited("ctx.map()").map(task, items, args, kwargs)
 
     def _awaited(self, what: str) -> DurableRun:
         from .durable import in_event_loop

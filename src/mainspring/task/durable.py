@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from msgspec import UNSET
 
@@ -13,8 +13,14 @@ from ..errors import BadInput
 from ..records.outcome import Discard, Suspend
 from ..span import Span, seconds
 
+if TYPE_CHECKING:
+    from .task import Task
+
 T = TypeVar("T")
 D = TypeVar("D")
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Suspended(BaseException):
@@ -43,6 +49,10 @@ class DurableRun(Protocol):
     ) -> Awaitable[Any]: ...
     def sleep(self, span: Span, name: str | None) -> Awaitable[None]: ...
     def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Awaitable[Any]: ...
+    def run(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Awaitable[Any]: ...
+    def map(
+        self, task: Task[..., Any], items: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Awaitable[Any]: ...
     def blocking(self) -> BlockingRun: ...
 
 
@@ -52,6 +62,10 @@ class BlockingRun(Protocol):
     def step(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None) -> Any: ...
     def sleep(self, span: Span, name: str | None) -> None: ...
     def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Any: ...
+    def run(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
+    def map(
+        self, task: Task[..., Any], items: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any: ...
 
 
 class SyncContext:
@@ -83,6 +97,14 @@ class SyncContext:
     def signal(self, name: str, type: Any = Any, *, timeout: Span | None = None, default: Any = UNSET) -> Any: ...
     def signal(self, name: str, type: Any = Any, *, timeout: Span | None = None, default: Any = UNSET) -> Any:
         return self._blocking("ctx.sync.signal()").signal(name, type, timeout, default)
+
+    def run(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast("R", self._blocking("ctx.sync.run()").run(task, args, kwargs))
+
+    def map(
+        self, task: Task[Concatenate[A, P], R], items: Iterable[A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> list[R]:
+        return cast("list[R]", self._blocking("ctx.sync.map()").map(task, items, args, kwargs))
 
     def _blocking(self, what: str) -> BlockingRun:
         if in_event_loop():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from datetime import datetime
 from functools import lru_cache, partial
@@ -42,11 +42,15 @@ from .report_buffer import RunReports
 from .transaction import TransactionalCompletion
 
 if TYPE_CHECKING:
+    from ..task.task import Task
+    from .durable_children import Child, DurableChildren
     from .durable_signals import AskedSignal, DurableSignals
 
 # The checkpoints of one job: a run that goes on loads them all.
 MAX_CHECKPOINTS_BYTES = 64 << 20
 MAX_CHECKPOINTS = 10_000
+# A larger result of a child is not copied to a checkpoint.
+MAX_COPIED_BYTES = 1 << 16
 # A shorter sleep keeps its slot: to suspend the run and to begin another one takes about as long.
 MIN_SUSPENSION_SECONDS = 1.0
 # How often other tasks of the run may go on before it is suspended, so that they call their next steps.
@@ -100,6 +104,8 @@ class DurableSteps:
         self._until: datetime | None = None
         self._signals: DurableSignals | None = None
         """Made when the task first asks for a signal."""
+        self._children: DurableChildren | None = None
+        """Made when the task first runs another one."""
         self.suspension: Suspend | None = None
         self.has_checkpointed = False
         self.goes_on = False
@@ -127,6 +133,14 @@ class DurableSteps:
 
             self._signals = DurableSignals(self._ctx, self._clock, self._store_calls)
         return self._signal(self._signals, self._signals.asked(name, type, timeout, default))
+
+    def run(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        return self._child(self._started().call(task, args, kwargs))
+
+    def map(
+        self, task: Task[..., Any], items: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        return self._child(self._started().map(task, items, args, kwargs))
 
     def blocking(self) -> BlockingSteps:
         return BlockingSteps(self, self._threads.loop)
@@ -189,6 +203,7 @@ class DurableSteps:
             async with self._transactions.step(self._ctx) as transaction:
                 text = text_of(key, await transaction.call(act))
                 value = checked_value(key, text, decode)
+                await self._keep_failures()
                 checkpoint = await self._new_checkpoint(key, text)
                 await transaction.commit(checkpoint)
             self._kept(checkpoint)
@@ -226,6 +241,15 @@ class DurableSteps:
     async def keep(self, key: str, text: str) -> None:
         """Stores a checkpoint. Returns when the store has accepted it; raises LeaseLost if it did not."""
         failpoint("step.returned")
+        await self._keep_failures()
+        await self._keep(key, text)
+
+    async def _keep_failures(self) -> None:
+        """Stores the failures of children that the task has got over, before what it does next."""
+        for key, text in [] if self._children is None else self._children.new_failures():
+            await self._keep(key, text)
+
+    async def _keep(self, key: str, text: str) -> None:
         checkpoint = await self._new_checkpoint(key, text)
         if not await cast(RunReports, self._ctx.reports).keep(checkpoint):
             self._lose(self._ctx)
@@ -283,11 +307,43 @@ class DurableSteps:
             await self._suspend(None)
         return signals.value(asked)
 
+    # children
+
+    def _started(self) -> DurableChildren:
+        if self._children is None:
+            from .durable_children import DurableChildren
+
+            self._children = DurableChildren(self._ctx, self._store_calls, lambda name: self.key(checked_name(name)))
+        return self._children
+
+    async def _child(self, child: Child) -> Any:
+        """The result of a job of its own."""
+        children, stored = self._started(), await self._load()
+        if (found := stored.get(child.key)) is not None:
+            return decoded(child.key, found.value, child.decode)
+        children.raise_stored(stored, child.key)
+        self._under_way += 1
+        try:
+            if (text := await children.result(child)) is not None:
+                value = decoded(child.key, text, child.decode)
+                if len(text) <= MAX_COPIED_BYTES:  # else it is read again in later runs
+                    await self.keep(child.key, text)
+                return value
+        finally:
+            self.end()
+        children.wait(child)
+        return await self._suspend(None)
+
     def _left(self, until: datetime) -> float:
         return (until - self._clock.now()).total_seconds()
 
     async def _suspend(self, until: datetime | None) -> None:
         """Raises Suspended once no step of the run is under way. Returns if the time has come before."""
+        self._under_way += 1
+        try:
+            await self._keep_failures()
+        finally:
+            self.end()
         alarm, turns = Alarm(self._clock), 0
         if until is not None:
             self._until = until if self._until is None else min(self._until, until)
@@ -304,9 +360,18 @@ class DurableSteps:
                     await asyncio.sleep(0)
         finally:
             self._blocked.discard(alarm)
-        signals = self._signals
-        self.suspension = Suspend(until=self._until) if signals is None else signals.suspension(self._until)
+        self.suspension = self._suspension()
         raise Suspended
+
+    def _suspension(self) -> Suspend:
+        """What the job waits for: children, and the first of its signals and the end of a sleep."""
+        plan = None if self._children is None else self._children.plan()
+        waits = () if self._signals is None else self._signals.waits
+        if plan is None and not waits:
+            return Suspend(until=self._until)
+        from .durable_signals import end_of_sleep
+
+        return Suspend(plan, waits if self._until is None else (*waits, end_of_sleep(self._until)))
 
 
 class BlockingSteps:
@@ -337,6 +402,12 @@ class BlockingSteps:
 
     def signal(self, name: str, type: Any, timeout: Span | None, default: Any) -> Any:
         return self._wait(self._steps.signal(name, type, timeout, default))
+
+    def run(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._wait(self._steps.run(task, args, kwargs))
+
+    def map(self, task: Task[..., Any], items: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._wait(self._steps.map(task, items, args, kwargs))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for work in the event loop. An interruption of this thread arrives between two looks at it."""

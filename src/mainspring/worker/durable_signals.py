@@ -13,7 +13,6 @@ from ..clock import Clock
 from ..errors import BadInput, SignalTimeout
 from ..flow.signal_call import check_name
 from ..records.flow import MAX_SIGNAL_NAMES, AwaitedSignal, Flow
-from ..records.outcome import Suspend
 from ..span import Span, seconds
 from ..store import FlowStore, Store
 from ..store.retry import StoreRetry
@@ -76,9 +75,12 @@ class DurableSignals:
         deadline = None if asked.seconds is None else later(self._clock.now(), asked.seconds)
         self._waits.setdefault(asked.name, AwaitedSignal(asked.name, deadline))
 
-    def suspension(self, until: datetime | None) -> Suspend:
-        """How the run is suspended; `until` is the end of a sleep beside its signals."""
-        if not self._waits:
-            return Suspend(until=until)
-        sleep = () if until is None else (AwaitedSignal(f"{_SLEEP}{until.isoformat()}", until),)
-        return Suspend(awaits=(*self._waits.values(), *sleep))
+    @property
+    def waits(self) -> tuple[AwaitedSignal, ...]:
+        """The signals that the run will be suspended for."""
+        return tuple(self._waits.values())
+
+
+def end_of_sleep(until: datetime) -> AwaitedSignal:
+    """What a job waits for that sleeps beside something else that it waits for."""
+    return AwaitedSignal(f"{_SLEEP}{until.isoformat()}", until)

@@ -34,6 +34,7 @@ from ..records.outcome import (
     RemoteFailure,
     RunEnd,
     StepNotCompleted,
+    Stopped,
     UnreadableAbroad,
     bad_payload,
 )
@@ -182,6 +183,8 @@ class Runner:
         """Returns how the run ended; raises nothing but CancelledError."""
         job = ctx.job
         prepared = self._prepared[job.task]
+        if job.cancel_reason is not None and not prepared.is_flow:  # a durable job whose children were to end first
+            return Stopped(job.cancel_reason)
         running.set(ctx)
         try:
             if job.refs or prepared.is_flow:

@@ -80,9 +80,9 @@ def decode_flows(rows: Sequence[Sequence[str]]) -> dict[JobId, Flow]:
     return found
 
 
-async def _read_graphs(db: Session, ids: Collection[JobId]) -> dict[JobId, Graph]:
-    found = {id: graph for id in ids if (graph := _GRAPHS.get(id)) is not None}
-    if missing := [id for id in ids if id not in found]:
+async def _read_graphs(db: Session, flows: Mapping[JobId, Flow]) -> dict[JobId, Graph]:
+    found = {id: graph for id, flow in flows.items() if (graph := _GRAPHS.get(flow)) is not None}
+    if missing := [id for id in flows if id not in found]:
         found.update(decode_graphs([(*row,) for row in await db.rows(_PLANS, missing)], _GRAPHS))
     return found
 
@@ -136,8 +136,8 @@ def _part(name: Name) -> tuple[JobId, str, str]:
 
 # writing
 
-_ADD_PLANS = """INSERT INTO mainspring_plans (flow, body) SELECT * FROM unnest($1::text[], $2::text[])
-    ON CONFLICT DO NOTHING"""
+_WRITE_PLANS = """INSERT INTO mainspring_plans (flow, body) SELECT * FROM unnest($1::text[], $2::text[])
+    ON CONFLICT (flow) DO UPDATE SET body = excluded.body"""
 _WRITE = f"""INSERT INTO mainspring_flows (id, body)
     SELECT * FROM unnest(string_to_array($1, '{SEPARATOR}'), $2::text[])
     ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
@@ -151,10 +151,11 @@ _DROP_JOBS = "DELETE FROM mainspring_steps WHERE job_id = ANY($1)"
 
 
 async def write_flows(db: Session, tables: CountedTables) -> dict[JobId, int]:
-    """Writes the flows that a rule has changed, and the plans of new ones. Returns the size of each of these plans."""
+    """Writes the flows that a rule has changed, and plans that are new or have grown. Returns the size of each of these
+    plans."""
     plans = {id: _encode(plan).decode() for id, plan in tables.plans}
     if plans:
-        await db.run(_ADD_PLANS, list(plans), list(plans.values()))
+        await db.run(_WRITE_PLANS, list(plans), list(plans.values()))
         # Again, if a migration has lowered it since: it found no flow before it let this transaction insert one.
         await db.run(RAISE_LATCH)
     changed, new = tables.changed_flows(), tables.new_flows()

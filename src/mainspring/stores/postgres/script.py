@@ -8,8 +8,8 @@ from .url import PostgresUrl
 # Lock timeout of a migration: while it waits for a table, all other transactions wait behind it.
 LOCK_SECONDS = 2.0
 # The schema with which releases move flows as this one does. One without flows would end a step and move nothing;
-# those before know no signals, or also no task that yields, no skip and no timeout.
-FLOWS_VERSION = 8
+# those before know no plan that grows, or also no signals, no task that yields, no skip and no timeout.
+FLOWS_VERSION = 10
 # The schema with which releases know ends that are counted beside the flow's row.
 COUNTS_VERSION = 7
 # The schema that has tables of flows.

@@ -429,3 +429,8 @@ CREATE TABLE mainspring_checkpoints (
 
 -- down 9
 DROP TABLE mainspring_checkpoints;
+
+-- up 10, for 1
+-- The same tables: releases that know this schema also know plans that grow.
+
+-- down 10

@@ -49,10 +49,10 @@ NO_FLOW = FlowRow()
 
 def flow_row(id: JobId, shard: Shard, text: bytes, plan: bytes | None, graphs: GraphCache) -> FlowRow:
     try:
-        flow, graph = _decode_flow(text), graphs.get(id)
+        flow = _decode_flow(text)
         if not flow.planned:
             return FlowRow(shard, text, flow, no_steps())
-        if graph is None:
+        if (graph := graphs.get(flow)) is None:
             graph = Graph(_decode_plan(plan or b""))
             graphs.put(id, graph, len(plan or b""))
     except msgspec.DecodeError as error:
@@ -102,11 +102,11 @@ def range_of(name: Name) -> StepRange:
 
 
 def flow_commands(shards: Shards, rows: dict[JobId, FlowRow], tables: LoadedTables) -> Iterator[Command]:
-    """Writes the flows that a rule has changed, and the plans of new ones."""
+    """Writes the flows that a rule has changed, and plans that are new or have grown."""
     flows = tables.changed_flows()
     for id, plan in tables.plans:
         if (flow := flows.get(id)) is not None:
-            yield "HSET", f"{shards.of(flow.queue).base}:plan", id, _encode(plan)
+            yield "HSET", f"{_base(shards, rows[id], flow)}:plan", id, _encode(plan)
     for id, flow in flows.items():
         yield from _row_commands(shards, rows[id], tables, id, flow)
 

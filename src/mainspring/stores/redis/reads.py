@@ -160,7 +160,7 @@ def _keys(shards: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[
 
 def _flows(shards: Shards, snapshot: Snapshot, ids: Sequence[str]) -> Iterator[tuple[Shard, Command, Receive]]:
     """A flow stays in the shard where it began: all are asked, as for jobs."""
-    new = [id for id in ids if shards.graphs.get(id) is None]
+    new = [id for id in ids if not shards.graphs.has_whole(id)]
     for shard in shards.all:
         plans: dict[JobId, bytes | None] = {}
         if new:

@@ -11,10 +11,10 @@ from .shard import Shard, Shards
 from .worker_rows import knows_flows, workers_of
 
 # The version of stored records that this release knows. `oldest`, a field of the hash `meta`, is the version that a
-# release has to know: releases without flows know the first, those that count items in rows only the second, and those
-# without signals the third.
-RECORDS_VERSION = 4
-FLOWS_VERSION = 4
+# release has to know: releases without flows know the first, those that count items in rows only the second, those
+# without signals the third, and those without plans that grow the fourth.
+RECORDS_VERSION = 5
+FLOWS_VERSION = 5
 # What a release without flows meets in the field `turns` of `meta`, which it increments with each beat: its next beat
 # fails. Later releases count in another field, and look at `oldest`.
 SHUT_OUT = "upgrade mainspring: this store has flows"

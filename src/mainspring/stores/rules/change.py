@@ -20,7 +20,7 @@ def change(
     tables: Tables, action: Action, jobs: Iterable[Job], now: datetime, reason: str = "", update: Updates | None = None
 ) -> ChangedJobs:
     """Applies the action to these stored jobs, in order."""
-    from .flows import has_plan, note_end_of_wait, retried_job, stop_flow
+    from .flows import note_end_of_wait, retried_job, stop_flow, waits_for_steps
 
     done: list[JobId] = []
     refused: dict[JobId, Refusal] = {}
@@ -36,7 +36,7 @@ def change(
             delete_job(tables, job, now)
         elif action is Action.RETRY:
             write_job(tables, job, retried_job(tables, current, now, update))
-        elif action is Action.CANCEL and job.state is State.WAITING and has_plan(tables, job.id):
+        elif action is Action.CANCEL and waits_for_steps(tables, job):
             write_job(tables, job, stop_flow(tables, job, now, reason))
         elif (changed := apply_action(action, current, now, reason, update)) is not job:
             if action is Action.CANCEL:

@@ -82,7 +82,7 @@ def _give(tables: Tables, id: JobId, request: GiveSignal, now: datetime) -> Refu
 def _signal_refusal(tables: Tables, flow: Flow | None, job: Job, request: GiveSignal) -> Refusal | None:
     name = request.name
     late = f"signal {name!r} of job {job.id} is late"
-    if flow is not None and flow.planned:
+    if flow is not None and flow.planned and not tables.graph(job.id).plan.grows:
         if (n := tables.graph(job.id).signals.get(name)) is None:
             return Refusal(job.state, error=f"flow {job.id} has no signal {name!r}", signal="unknown")
         if flow.statuses[n] != StepStatus.WAITING:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ...flow import moves
 from ...flow.batch_items import closing_job_id
 from ...flow.graph import Graph
+from ...flow.growth import with_steps
 from ...flow.job_template import step_job_id
 from ...flow.signals import row_without_plan, stop_waiting, take_signals
 from ...flow.yielding import takes_items
@@ -28,7 +29,7 @@ from .actions import apply_action
 from .conflict import to_job
 from .flow_changes import RETRIED_STATES, FlowChange
 from .job_ends import delete_job, write_job
-from .read_sets import Name
+from .read_sets import Name, may_have_steps
 from .tables import Tables
 
 _FLOW_DELETED = "its flow was deleted"
@@ -81,6 +82,11 @@ def _settle_flow(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list
         move = moves.start(tables.graph(id), id, change.queue, change.at, flow)
         yield from _apply(tables, move, change.at)
         flow = move.flow
+    elif flow is not None and change.plan is not None and change.plan.grows and tables.graph(id).plan.grows:
+        tables.add_plan(id, with_steps(tables.graph(id).plan, change.plan))
+        move = moves.grow(tables.graph(id), flow, change.at)
+        yield from _apply(tables, move, change.at)
+        flow = move.flow
     if flow is None or not flow.planned:
         yield from _settle_without_plan(tables, id, flow, change)
         return
@@ -104,7 +110,9 @@ def _settle_flow(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list
         yield from _apply(tables, moves.close(graph, flow, change.at, abandoned=abandoned), change.at)
     for step, reason in change.skipped.items():
         yield from _skip(tables, graph, id, step, reason, change.at)
-    if change.suspended and flow.state == "over":
+    if change.ended or (change.cancelled and graph.plan.grows):
+        yield from _apply(tables, stop_waiting(flow, change.at), change.at)
+    if change.suspended and flow.state == "over" and not change.awaits:
         yield from _wake(tables, id, change.at)
 
 
@@ -150,7 +158,11 @@ def _moves(graph: Graph, flow: Flow, change: FlowChange, revived: Sequence[StepR
         move = moves.revive(graph, flow, single, items, [], change.at)
         flow = move.flow
         yield move
-    if change.given or change.late:
+    if graph.plan.grows and (change.given or change.late or change.awaits):
+        move = take_signals(flow, change.given, change.late, change.awaits, change.at)
+        flow = move.flow
+        yield move
+    elif change.given or change.late:
         move = moves.take_signals(graph, flow, change.given, change.late, change.at)
         flow = move.flow
         yield move
@@ -224,12 +236,12 @@ def _add_cancel_job(tables: Tables, flow: Flow, steps: Sequence[int], at: dateti
 
 def _read_flows_of(tables: Tables, jobs: Sequence[Job]) -> Iterator[list[Name]]:
     """Reads the flows that cancel_job() reads."""
-    yield from _read(tables, [Name("flow", job.id) for job in jobs if job.state is State.WAITING])
+    yield from _read(tables, [Name("flow", job.id) for job in jobs if may_have_steps(job)])
 
 
 def cancel_job(tables: Tables, job: Job, at: datetime, reason: str) -> None:
     """Cancels a job that is not final. One that has a flow waits until its steps have stopped."""
-    if job.state is State.WAITING and has_plan(tables, job.id):
+    if waits_for_steps(tables, job):
         tables.put_job(stop_flow(tables, job, at, reason))
     elif not job.state.final:
         note_end_of_wait(tables, job, at)
@@ -242,10 +254,19 @@ def has_plan(tables: Tables, id: JobId) -> bool:
     return flow is not None and flow.planned
 
 
+def waits_for_steps(tables: Tables, job: Job) -> bool:
+    """Whether the job waits for the steps of its flow, and not only for signals."""
+    if job.state is not State.WAITING or (flow := tables.flow(job.id)) is None or not flow.planned:
+        return False
+    return flow.state != "over" or not tables.graph(job.id).plan.grows
+
+
 def note_end_of_wait(tables: Tables, job: Job, at: datetime) -> None:
-    """The job is cancelled: if it waits for signals, it waits no more."""
+    """The job is cancelled: if it waits for signals, it waits no more; steps that it does not wait for are stopped."""
     if job.state is State.WAITING:
         tables.flow_changes.of(job.id, at).ended = True
+    elif may_have_steps(job) and has_plan(tables, job.id) and tables.graph(job.id).plan.grows:
+        tables.flow_changes.of(job.id, at).cancelled = True
 
 
 def stop_flow(tables: Tables, job: Job, at: datetime, reason: str) -> Job:
@@ -355,6 +376,8 @@ def _delete(tables: Tables, id: JobId, at: datetime) -> Iterator[list[Name]]:
     if flow is None:
         return
     yield from _read(tables, [Name("all_steps", id)])
+    running = [job for job in tables.step_jobs(Name("all_steps", id)) if job.state is State.RUNNING]
+    yield from _read_flows_of(tables, running[:MAX_CANCELLED_JOBS])
     found = tables.step_jobs(Name("all_steps", id))
     for job in found[:MAX_CANCELLED_JOBS]:
         if job.state is State.RUNNING:

@@ -195,10 +195,15 @@ def of_change(action: Action, id: JobId, known: KnownValues) -> Iterator[Name]:
             if (flow := known.known_job(job.step.flow)) is not None:
                 yield from _of_keys(flow, known)
         return
-    if job.state is State.WAITING:
+    if job.state is State.WAITING or (action is Action.CANCEL and may_have_steps(job)):
         yield Name("flow", id)
     if job.step is not None:
         yield Name("flow", job.step.flow)
+
+
+def may_have_steps(job: Job) -> bool:
+    """Whether an unfinished job may have a flow with steps: an earlier run of it has ended."""
+    return job.state is State.WAITING or (not job.state.final and job.runs > (job.state is State.RUNNING))
 
 
 def of_signal(id: JobId, known: KnownValues) -> Iterator[Name]:

@@ -109,7 +109,7 @@ class Tables(JobTables, Protocol):
         ...
 
     def add_plan(self, id: JobId, plan: Plan) -> None:
-        """Stores the plan of a new flow."""
+        """Stores the plan of a flow that is new, or whose plan has grown."""
 
     def put_flow(self, flow: Flow) -> None: ...
 

@@ -103,8 +103,8 @@ def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
 
 
 # The schema with which releases move flows as this one does. One without flows would end a step and move nothing;
-# those before know no signals, or also no task that yields, no skip and no timeout.
-FLOWS_VERSION = 10
+# those before know no plan that grows, or also no signals, no task that yields, no skip and no timeout.
+FLOWS_VERSION = 12
 # The schema that has tables of flows.
 _FLOW_TABLES_VERSION = 8
 # The schema that has a table of checkpoints.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -77,10 +77,11 @@ def read_flow_ids(db: sqlite3.Connection, ids: Collection[JobId]) -> set[JobId]:
     return {id for (id,) in db.execute(sql, (_encode(list(ids)).decode(),))}
 
 
-def read_graphs(db: sqlite3.Connection, ids: Collection[JobId], cache: GraphCache | None) -> dict[JobId, Graph]:
+def read_graphs(db: sqlite3.Connection, flows: Mapping[JobId, Flow], cache: GraphCache | None) -> dict[JobId, Graph]:
     """The graphs of these flows' plans."""
-    found = {} if cache is None else {id: graph for id in ids if (graph := cache.get(id)) is not None}
-    if missing := [id for id in ids if id not in found]:
+    known = {} if cache is None else {id: cache.get(flow) for id, flow in flows.items()}
+    found = {id: graph for id, graph in known.items() if graph is not None}
+    if missing := [id for id in flows if id not in found]:
         found.update(decode_graphs(db.execute(_PLANS, (_encode(missing).decode(),)).fetchall(), cache))
     return found
 
@@ -118,15 +119,17 @@ _WRITE = {
         ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
     for size in CHUNK_ROWS
 }
+_WRITE_PLAN = """INSERT INTO mainspring_plans (flow, body) VALUES (?, ?)
+    ON CONFLICT (flow) DO UPDATE SET body = excluded.body"""
 _ADD_STEPS = {size: f"INSERT OR IGNORE INTO mainspring_steps VALUES {value_lists(size, 3)}" for size in CHUNK_ROWS}
 
 
 def write_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
-    """Writes the flows that a rule has changed, and the plans of new ones."""
+    """Writes the flows that a rule has changed, and plans that are new or have grown."""
     if tables.plans:
         require_releases_with_flows(db)
         plans = [(id, _encode(plan).decode()) for id, plan in tables.plans]
-        db.executemany("INSERT OR IGNORE INTO mainspring_plans (flow, body) VALUES (?, ?)", plans)
+        db.executemany(_WRITE_PLAN, plans)
     if not (changed := tables.changed_flows()):
         return
     if any(flow is not None and not flow.planned for flow in changed.values()):

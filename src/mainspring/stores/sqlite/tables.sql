@@ -333,3 +333,8 @@ CREATE TABLE mainspring_checkpoints (
 
 -- down 11
 DROP TABLE mainspring_checkpoints;
+
+-- up 12, for 6
+-- The same tables: releases that know this schema also know plans that grow.
+
+-- down 12

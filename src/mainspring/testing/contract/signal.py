@@ -34,7 +34,8 @@ from .build import (
     start,
 )
 from .flow import a_step, begin, flows_of, row_of, run, run_step, step_job, steps_of
-from .job_signal import YES, JobSignalContract, answer, claim_later, deadlines, give, time_out, wait
+from .growth import GrowthContract
+from .job_signal import YES, answer, claim_later, deadlines, give, time_out, wait
 from .sentences import proves
 
 
@@ -63,7 +64,7 @@ DEFAULTED = Plan(
 )
 
 
-class SignalContract(JobSignalContract):
+class SignalContract(GrowthContract):
     # steps that are signals
 
     @pytest.mark.parametrize("when", ["before the plan", "before what it needs", "while it waits"])
