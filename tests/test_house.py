@@ -412,6 +412,7 @@ PUBLIC = [
     "NotLeader",
     "NotSigned",
     "OutputChunk",
+    "Principal",
     "Reason",
     "ResultTimeout",
     "Results",

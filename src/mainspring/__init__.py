@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .records.circuit import Breaker
     from .records.job import Job, NewJob, ShownState, State
     from .records.outcome import Cancel, Discard, Finish, Retry, Skip, Snooze
+    from .records.principal import Principal
     from .records.query import Filter
     from .records.run import Execution, Failure, Items, LogLine, OutputChunk
     from .retry import Backoff
@@ -102,6 +103,7 @@ else:
             "records.circuit": ["Breaker"],
             "records.job": ["Job", "NewJob", "ShownState", "State"],
             "records.outcome": ["Cancel", "Discard", "Finish", "Retry", "Skip", "Snooze"],
+            "records.principal": ["Principal"],
             "records.query": ["Filter"],
             "records.run": ["Execution", "Failure", "Items", "LogLine", "OutputChunk"],
             "retry": ["Backoff"],
@@ -183,6 +185,7 @@ __all__ = [
     "NotLeader",
     "NotSigned",
     "OutputChunk",
+    "Principal",
     "Reason",
     "ResultTimeout",
     "Results",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .feed.hub import NumberedEvent
     from .leader import Leader
     from .middleware import Middleware, ThreadMiddleware
+    from .records.principal import HostLogin
     from .store import Store
     from .task.handle import Handle
     from .testing.harness import Harness, Mode
@@ -194,11 +195,12 @@ class Mainspring(Declarations, AppFacades):
             engine.detach()
             before.attach()
 
-    def asgi(self, *, auth: bool = True) -> ASGI:
+    def asgi(self, *, auth: bool | HostLogin = True) -> ASGI:
         """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
 
         Without `auth` every client is an admin, and only clients on this machine are served. While there is no API key,
-        the first request logs a link to sign in with.
+        the first request logs a link to sign in with. `async def who(scope) -> Principal | None` authenticates callers
+        by the login of the application around it; None leaves them to keys, tokens and sessions.
         """
         from .api.service import asgi
 

@@ -16,9 +16,13 @@ from litestar.types import Scope
 
 from .. import control
 from ..app import Mainspring
+from ..codec import is_async
+from ..errors import BadInput
 from ..metrics.cluster import ClusterMetrics
-from .access.authenticate import Authenticate, Authenticator, Principal, allow
+from ..records.principal import HostLogin, Principal
+from .access.authenticate import Authenticate, Authenticator, allow
 from .access.bearer import BearerAuthenticator
+from .access.host_login import HostAuthenticator, HostScope
 from .access.jwt_settings import check_jwt
 from .access.no_auth import local_admin
 from .access.sign_in_attempts import SignInAttempts
@@ -55,23 +59,26 @@ async def get_openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
 def asgi(
     app: Mainspring,
     *,
-    auth: bool = True,
+    auth: bool | HostLogin = True,
     authenticators: Sequence[Authenticator] | None = None,
     sign_in_hint: bool = True,
 ) -> SecurityHeaders:
     """The ASGI application of an app.
 
     `authenticators` replace keys, tokens and sessions: the first that returns a principal decides. Without `auth`
-    every caller is an admin, and only this machine is served. `sign_in_hint`: while there is no key, the first
-    request logs how to sign in.
+    every caller is an admin, and only this machine is served; a function for `auth` is asked before keys, tokens and
+    sessions. `sign_in_hint`: while there is no key, the first request logs how to sign in.
     """
+    if not isinstance(auth, bool) and not is_async(auth):
+        raise BadInput(f"asgi(auth=…) takes True, False or an `async def who(scope)` function; got {auth!r:.80}")
     for name in control.__all__:
         getattr(control, name)  # imported now, not within the first request that needs it
     attempts = SignInAttempts(app.clock)
     sessions = Sessions(app, attempts)
-    hint = SignInHint(app, silent=not sign_in_hint or not auth or authenticators is not None)
+    hint = SignInHint(app, silent=not sign_in_hint or auth is not True or authenticators is not None)
     if authenticators is None and auth:
-        authenticators = (BearerAuthenticator(app, attempts, _jwt_verifier(app)), sessions)
+        host = () if isinstance(auth, bool) else (HostAuthenticator(auth),)
+        authenticators = (*host, BearerAuthenticator(app, attempts, _jwt_verifier(app)), sessions)
     scope = AppScope(
         framework=litestar_app(),
         app=app,
@@ -83,7 +90,8 @@ def asgi(
         cluster=ClusterMetrics(app),
         sign_in_hint=hint,
     )
-    return SecurityHeaders(MountPath(scope))
+    mounted = MountPath(scope)
+    return SecurityHeaders(mounted if isinstance(auth, bool) else HostScope(mounted))
 
 
 async def _app(scope: Scope) -> Mainspring:

@@ -8,12 +8,20 @@ from ..lazy import exports
 
 if TYPE_CHECKING:
     from .backend import MainspringBackend
+    from .dashboard import staff, with_dashboard
     from .project_app import DjangoApp
     from .task_options import options
 
     app: DjangoApp
 else:
-    _find, __dir__ = exports(__name__, {"backend": ["MainspringBackend"], "task_options": ["options"]})
+    _find, __dir__ = exports(
+        __name__,
+        {
+            "backend": ["MainspringBackend"],
+            "dashboard": ["staff", "with_dashboard"],
+            "task_options": ["options"],
+        },
+    )
 
     def __getattr__(name: str) -> Any:
         if name == "app":
@@ -23,4 +31,4 @@ else:
         return _find(name)
 
 
-__all__ = ["MainspringBackend", "app", "options"]
+__all__ = ["MainspringBackend", "app", "options", "staff", "with_dashboard"]

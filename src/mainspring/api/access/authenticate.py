@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any, Literal
 
 from litestar.connection import ASGIConnection
@@ -11,12 +10,12 @@ from litestar.di import NamedDependency
 from litestar.enums import ScopeType
 from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
-from msgspec import Struct
 
 from ...actor import act_as
 from ...app import Mainspring
 from ...errors import StoreUnavailable
-from ...records.api_key import ROLES, Role, scope_allows
+from ...records.api_key import Role
+from ...records.principal import Principal
 from ..app_scope import app_scope
 from ..path import unescape_path
 from ..problem import Problem
@@ -25,23 +24,6 @@ from .redaction import redact_for
 # The role of routes that are open to everyone, or that authenticate callers themselves.
 ANYONE: Literal["anyone"] = "anyone"
 UNSAFE_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
-
-
-class Principal(Struct, frozen=True, kw_only=True):
-    """The authenticated caller of a request."""
-
-    name: str
-    """As in the audit trail: key:deploy, jwt:alice."""
-    role: Role
-    scopes: tuple[str, ...] | None = None
-    """Nouns with :read or :write, such as jobs:write. None: everything that the role allows."""
-    expires_at: datetime | None = None
-    """When the key, token or session expires."""
-
-    def has(self, role: Role, scope: str | None = None) -> bool:
-        """Whether it has this role, or a higher one, and this scope."""
-        in_scope = scope is None or scope_allows(self.scopes, scope)
-        return in_scope and ROLES.index(self.role) >= ROLES.index(role)
 
 
 # Injected into a handler by the parameter names `app` and `caller`.

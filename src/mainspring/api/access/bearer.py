@@ -8,8 +8,9 @@ from litestar.types import Scope
 
 from ...app import Mainspring
 from ...records.api_key import ApiKey, key_id_of
+from ...records.principal import Principal
 from ..security_headers import header
-from .authenticate import Connection, Principal, unauthenticated
+from .authenticate import Connection, unauthenticated
 from .first_run import FIRST_RUN, is_token, is_valid
 from .sign_in_attempts import SignInAttempts
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from ...app import Mainspring
 from ...records.api_key import TOKEN_PREFIX, hash_secret, key_id_of, new_secret
 from ...records.document import Document, DocumentDrop
-from .authenticate import Principal
+from ...records.principal import Principal
 
 TOKEN_LIFETIME = timedelta(hours=1)
 _KIND = "welcome"

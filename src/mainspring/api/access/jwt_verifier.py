@@ -14,7 +14,7 @@ from ...clock import Clock
 from ...config import Settings
 from ...control.keys import KEY_CACHE_SECONDS
 from ...records.api_key import ROLES
-from .authenticate import Principal
+from ...records.principal import Principal
 from .jwks import KeySet
 
 # Allowed difference between the issuer's clock and this one.

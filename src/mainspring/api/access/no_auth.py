@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...records.principal import Principal
 from ..problem import Problem
 from ..security_headers import header
-from .authenticate import Connection, Principal
+from .authenticate import Connection
 from .loopback import host_name, is_loopback
 from .origin import check_not_foreign
 

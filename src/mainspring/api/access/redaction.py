@@ -23,7 +23,7 @@ from ...records.run import MAX_KIND_CHARACTERS, MAX_LINE_CHARACTERS, Failure
 from ...schedule.record import INPUT_ERROR, MAX_REASON_CHARACTERS, Tick
 
 if TYPE_CHECKING:
-    from .authenticate import Principal
+    from ...records.principal import Principal
 
 _hides: ContextVar[bool] = ContextVar("mainspring.hides", default=False)
 

@@ -19,8 +19,9 @@ from ...insight.flow_view import StepState
 from ...records.batch import BatchCounts
 from ...records.flow import BATCH
 from ...records.job import NewJob, Shown
+from ...records.principal import Principal
 from ...task.batch import Batch
-from ..access.authenticate import App, Caller, Principal, allow
+from ..access.authenticate import App, Caller, allow
 from ..access.redaction import redact_line, redact_mapping
 from ..idempotency import job_id
 from ..masked_values import restore_masked

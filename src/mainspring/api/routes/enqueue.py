@@ -17,8 +17,9 @@ from ...bounds import MAX_KEY_CHARACTERS
 from ...control.computation import Computation
 from ...errors import BadInput, UnknownTask
 from ...records.job import NewJob, OnConflict
+from ...records.principal import Principal
 from ...task.handle import Handle
-from ..access.authenticate import App, Caller, Principal, allow
+from ..access.authenticate import App, Caller, allow
 from ..access.bearer import bearer_token
 from ..access.no_auth import LOCAL_ADMIN
 from ..idempotency import job_id

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from ...errors import ApiKeyNotFound
 from ...records.api_key import ApiKey, Role, key_id_of, scope_allows
-from ..access.authenticate import App, Caller, Principal, allow, unauthenticated
+from ...records.principal import Principal
+from ..access.authenticate import App, Caller, allow, unauthenticated
 from ..access.bearer import bearer_token
 from ..access.first_run import FIRST_RUN, use_token
 from ..problem import Problem

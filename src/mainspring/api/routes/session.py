@@ -22,9 +22,10 @@ from ...ids import new_id
 from ...records.api_key import hash_secret
 from ...records.audit import AuditEntry
 from ...records.document import Document, DocumentDrop
+from ...records.principal import Principal
 from ...records.unreadable import decoded_documents
 from ..access import cookie
-from ..access.authenticate import ANYONE, UNSAFE_METHODS, Caller, Connection, Principal, allow, unauthenticated
+from ..access.authenticate import ANYONE, UNSAFE_METHODS, Caller, Connection, allow, unauthenticated
 from ..access.bearer import principal_of
 from ..access.first_run import FIRST_RUN, is_token, use_token
 from ..access.origin import check_not_foreign, check_same_origin

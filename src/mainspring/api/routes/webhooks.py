@@ -11,9 +11,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ...app import Mainspring
+from ...records.principal import Principal
 from ...span import seconds
 from ...webhook.record import Extra, Kind, Standing, Webhook, abridged_url
-from ..access.authenticate import App, Caller, Principal, allow
+from ..access.authenticate import App, Caller, allow
 from ..access.redaction import mask_note, redact_line
 from ..masked_values import restore_text
 from ..problem import Problem
