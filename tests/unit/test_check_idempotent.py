@@ -428,6 +428,20 @@ def stored_steps(world: World, app: Mainspring) -> Any:
     return task
 
 
+def stored_steps_of_a_plain_function(world: World, app: Mainspring) -> Any:
+    def make_key() -> str:
+        return str(uuid4())
+
+    def put(key: str, value: object) -> None:
+        world.items[key] = value
+
+    def task(ctx: Context, order: int) -> None:
+        ctx.sync.step(put, "key", len(ctx.sync.step(make_key)))
+        ctx.sync.step(put, "sold", order)
+
+    return task
+
+
 SOUND = [
     upsert,
     idempotency_key,
@@ -441,6 +455,7 @@ SOUND = [
     sleeping,
     children,
     stored_steps,
+    stored_steps_of_a_plain_function,
 ]
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType, coroutine
 from typing import Any, NamedTuple, TypeVar
 
+from ..records.run import RunReport
 from ..task.interruption import Interrupted
 
 T = TypeVar("T")
@@ -95,10 +96,13 @@ class Crash:
                 self._die()
         return self.dead
 
-    def note_job(self, job: str) -> None:
-        """The same for the run of this job."""
-        if (run := self._runs.get(job)) is not None:
+    def before_storing(self, report: RunReport) -> None:
+        """A checkpoint is not stored yet: a point."""
+        if (run := self._runs.get(report.id)) is not None:
             self.note(run)
+
+    def after_storing(self, report: RunReport) -> None:
+        """A checkpoint is stored: the point is the line that follows."""
 
     def _die(self) -> None:
         self.dead = True

@@ -1,13 +1,14 @@
-"""The worker of an idempotency check: its process dies at a point of its runs."""
+"""A worker under test whose process dies at a point of its runs, and its driver."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from ..clock import Clock
 from ..engine import Engine
+from ..events import Bus
 from ..executor.threads import Threads
 from ..ids import JobId
 from ..records.outcome import Released, RunEnd
@@ -15,31 +16,31 @@ from ..records.run import RunReport
 from ..store import Store
 from ..task.context import Context
 from ..task.task import Task
+from ..worker.run import Run
 from ..worker.runner import Runner
 from .clock import VirtualClock
 from .crash import Crash, start_of
-from .driver import DrivenWorker
+from .driver import DrivenWorker, Driver
 
 
 class CrashThreads(Threads):
     """Threads whose functions a crash can end."""
 
-    def __init__(self, clock: Clock, crash: Crash) -> None:
-        super().__init__(clock)
-        self._crash = crash
+    crash: Crash | None = None
 
     async def call(self, fn: Callable[[], Any], tag: Any = None) -> Any:
-        return await super().call(partial(self._crash.call, fn), tag)
+        return await super().call(fn if self.crash is None else partial(self.crash.call, fn), tag)
 
 
 class CrashRunner(Runner):
     """A runner whose runs a crash can end."""
 
     _crash: Crash | None = None
+    threads: CrashThreads
+    _threads_type = CrashThreads
 
     def die_by(self, crash: Crash) -> None:
-        self._crash = crash
-        self.threads = CrashThreads(self._clock, crash)
+        self._crash = self.threads.crash = crash
 
     async def run(self, ctx: Context) -> RunEnd:
         work = super().run(ctx)
@@ -49,7 +50,7 @@ class CrashRunner(Runner):
 
 
 class CrashStore:
-    """A store that gets no reports of a dead worker. Before it stores a checkpoint there is a point."""
+    """A store that gets no reports of a dead worker. Before and after it stores a checkpoint the worker may die."""
 
     def __init__(self, store: Store, crash: Crash) -> None:
         self._store = store
@@ -58,22 +59,39 @@ class CrashStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    def clone(self) -> Store:
+        """Itself. A worker closes the clone that it gets, and this store in memory is its app's, too."""
+        return cast(Store, self)
+
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        for report in reports:
-            if report.checkpoints:
-                self._crash.note_job(report.id)
-        return set() if self._crash.dead else await self._store.report(reports)
+        keeping = [report for report in reports if report.checkpoints]
+        for report in keeping:
+            self._crash.before_storing(report)
+        if self._crash.dead:
+            return set()
+        stands = await self._store.report(reports)
+        for report in keeping:
+            self._crash.after_storing(report)
+        return stands
 
 
 class CrashWorker(DrivenWorker):
-    """Runs the jobs of these tasks (None: all) until it crashes, and fires no schedules."""
+    """Runs the jobs of these tasks (None: all) until it crashes."""
 
     _runner: CrashRunner
     _runner_type = CrashRunner
 
-    def __init__(self, engine: Engine, clock: VirtualClock, tasks: Collection[str] | None, crash: Crash | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: VirtualClock,
+        tasks: Collection[str] | None,
+        crash: Crash | None,
+        *,
+        fires: bool = False,
+    ) -> None:
         self._served = tasks
-        super().__init__(engine, clock, fires=False)
+        super().__init__(engine, clock, fires=fires)
         self._crash = crash
         if crash is not None:
             crash.on_death = self._die
@@ -87,8 +105,30 @@ class CrashWorker(DrivenWorker):
         if self._crash is not None:
             self._store = cast(Store, CrashStore(self._store, self._crash))
 
+    def _on_end(self, run: Run, ctx: Context | None, ended: RunEnd) -> None:
+        if self._crash is None or not self._crash.dead:
+            super()._on_end(run, ctx, ended)
+
     def _die(self) -> None:
-        """Its runs end without an outcome, and it starts no more."""
+        """It starts no more runs."""
         self.halt()
-        for run in self._slots:
-            run.lost = True
+
+
+class CrashDriver(Driver):
+    """The driver of a worker that can die."""
+
+    def __init__(self, worker: DrivenWorker, crash: Crash | None, bus: Bus, clock: VirtualClock) -> None:
+        super().__init__(worker, bus, clock)
+        self.crash = crash
+
+    async def open(self) -> None:
+        if self.crash is not None:
+            self._stack.enter_context(self.crash.following(asyncio.get_running_loop()))
+        await super().open()
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            if self.crash is not None and self.crash.dead:
+                await self.crash.free()

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ..bounds import later
 from ..config import Settings
 from ..engine import Engine
 from ..events import Bus, Event, JobsChanged, TickFired
@@ -114,6 +115,11 @@ class DrivenWorker(Worker):
     async def store_outcomes(self) -> None:
         await self._completer.flush(self._store)
 
+    async def leave_row(self, lease: float) -> None:
+        """When it is closed: it is known for so long as a worker that has not stopped."""
+        now = self._clock.now()
+        await self._store.beat(self._info, until=later(now, lease), now=now)
+
     def halt(self) -> None:
         """Lets it start no more jobs."""
         self._goal = 0.0
@@ -184,12 +190,14 @@ class Driver:
     """Runs the jobs of one worker. Runs that wait for virtual time stay suspended until they end or it is closed."""
 
     def __init__(self, worker: DrivenWorker, bus: Bus, clock: VirtualClock) -> None:
-        self.worker = worker
         self._bus = bus
         self._clock = clock
-        self._slots = worker._slots
         self._stack = ExitStack()
         self._changed = False
+        self._drive(worker)
+
+    def _drive(self, worker: DrivenWorker) -> None:
+        self.worker, self._slots = worker, worker._slots
 
     @property
     def suspended(self) -> list[Run]:

@@ -11,12 +11,15 @@ import msgspec
 
 from ..codec import encode_call
 from ..errors import BadInput, BadPayload
+from ..ids import JobId
 from ..records.job import Job
 from ..span import Span, seconds
 from ..task.task import Task
 
 if TYPE_CHECKING:
     from ..app import Mainspring
+    from ..sync import SyncHandle
+    from ..task.handle import Handle
 
 
 class Expectation:
@@ -81,3 +84,7 @@ def _defaults(task: Task[Any, Any], wanted: Mapping[str, Any]) -> dict[str, Any]
             except BadPayload:  # a default that cannot be sent is never expected
                 continue
     return found
+
+
+def id_of(run: Handle[Any] | SyncHandle[Any] | JobId) -> JobId:
+    return run if isinstance(run, str) else run.id

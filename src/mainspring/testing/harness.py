@@ -27,9 +27,10 @@ from ..task.handle import Handle
 from ..task.task import Task
 from .clock import VirtualClock, span_of
 from .crash import note_insert
-from .driver import DrivenWorker, Driver, earliest
+from .driver import Driver, earliest
 from .engine import HarnessEngine
-from .expectation import Expectation, describe
+from .expectation import Expectation, describe, id_of
+from .step_crash import HarnessFaults
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -68,6 +69,7 @@ class Harness:
         self._raises = raises
         self._delays: dict[JobId, timedelta] = {}
         self._kept: Driver | None = None
+        self.faults = HarnessFaults(self)
         self._stack = ExitStack()
 
     # entering and leaving
@@ -195,11 +197,11 @@ class Harness:
 
     async def steps(self, run: Handle[Any] | SyncHandle[Any] | JobId) -> dict[str, StepState]:
         """The state of each step of a flow: {"charge": "completed", "ship": "waiting"}."""
-        return {step.name: step.state for step in await self._engine.flows.steps(_id(run))}
+        return {step.name: step.state for step in await self._engine.flows.steps(id_of(run))}
 
     def assert_step(self, run: Handle[Any] | SyncHandle[Any] | JobId, step: str, /, *args: Any, **kwargs: Any) -> Job:
         """Returns the job of this step of a flow. Raises AssertionError if it has none with these arguments."""
-        found = self._matching_step(_id(run), step, args, kwargs)
+        found = self._matching_step(id_of(run), step, args, kwargs)
         if isinstance(found, str):
             raise AssertionError(found)
         return found
@@ -221,7 +223,7 @@ class Harness:
 
     async def signal(self, run: Handle[Any] | SyncHandle[Any] | JobId, name: str, value: Any = None) -> None:
         """Gives a signal of a flow, or of a job that waits for one, its value."""
-        await self._engine.flows.signal(_id(run), name, value)
+        await self._engine.flows.signal(id_of(run), name, value)
 
     # schedules
 
@@ -330,7 +332,7 @@ class Harness:
         if fires and kept is not None and kept.loop is asyncio.get_running_loop():
             self._kept = None
             return kept
-        driver = Driver(DrivenWorker(self._engine, self.clock, fires=fires), self._engine.events, self.clock)
+        driver = self.faults.new_driver(fires=fires)
         await driver.open()
         return driver
 
@@ -433,10 +435,6 @@ class Harness:
                 why = f"job {job.id} ({job.task}) is {job.shown(self.clock.now())}"
                 text = f"{why}: {job.failure.type}: {job.failure.message}\n\n{job.failure.stack}".rstrip()
                 raise _ENDS.get(job.state, JobUnfinished)(text)
-
-
-def _id(run: Handle[Any] | SyncHandle[Any] | JobId) -> JobId:
-    return run if isinstance(run, str) else run.id
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import inspect
 import linecache
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
 from pprint import pformat
@@ -21,8 +19,8 @@ from ..ids import JobId
 from ..records.job import Job
 from ..task.task import Task
 from .crash import Crash, CrashPoint, Occurrence, code_of, own_code, own_garbage, start_of
-from .crash_worker import CrashWorker
-from .driver import Driver, earliest
+from .crash_worker import CrashDriver, CrashWorker
+from .driver import earliest
 
 if TYPE_CHECKING:
     from .harness import Harness
@@ -226,24 +224,19 @@ class Check:
         """Runs the job until it has ended, it waits for what does not come, or the worker has died."""
         harness = self._harness
         worker = CrashWorker(harness._engine, harness.clock, None if self._task.is_flow else {self._task.name}, crash)
-        driver = Driver(worker, harness._engine.events, harness.clock)
-        with ExitStack() as stack:
-            if crash is not None:
-                stack.enter_context(crash.following(asyncio.get_running_loop()))
-            await driver.open()
-            try:
-                for _ in range(MAX_WAITS):
-                    await driver.work(MAX_WAITS, passing=True)
-                    if (crash is not None and crash.dead) or self._job(job).state.final:
-                        return
-                    at = earliest(worker.next_at, harness.clock.next_timer)
-                    if at is None:
-                        return
-                    await harness._pass(at)
-            finally:
-                await driver.close()
-                if crash is not None and crash.dead:
-                    await crash.free()
+        driver = CrashDriver(worker, crash, harness._engine.events, harness.clock)
+        await driver.open()
+        try:
+            for _ in range(MAX_WAITS):
+                await driver.work(MAX_WAITS, passing=True)
+                if (crash is not None and crash.dead) or self._job(job).state.final:
+                    return
+                at = earliest(worker.next_at, harness.clock.next_timer)
+                if at is None:
+                    return
+                await harness._pass(at)
+        finally:
+            await driver.close()
 
 
 def occurrences(points: Iterable[CrashPoint]) -> list[Occurrence]:

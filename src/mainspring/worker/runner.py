@@ -87,6 +87,8 @@ class _Prepared(NamedTuple):
 class Runner:
     """Runs jobs. Whatever can be prepared for a task is prepared once, in the constructor."""
 
+    _threads_type = Threads
+
     def __init__(
         self,
         tasks: Mapping[str, Task[Any, Any]],
@@ -107,7 +109,7 @@ class Runner:
         long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
         self._clock = clock
         self._reports = reports
-        self.threads = Threads(clock)
+        self.threads = self._threads_type(clock)
         self.children = ChildSlots(clock, children, tasks)
         self._process_pool: ProcessPool | None = None
         self._payload_limit = payload_limit
