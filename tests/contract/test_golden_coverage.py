@@ -47,7 +47,9 @@ SINCE: set[str] = {
     "mainspring_checkpoints.job_id", "mainspring_checkpoints.name", "mainspring_checkpoints.n",
     "mainspring_checkpoints.at", "mainspring_checkpoints.value", "checkpoint",
     "StoredOptions.collect", "Collecting.size", "Collecting.delay", "Collecting.grace", "Collecting.count",
-    "Collecting.max_bytes", "StoredOptions.limit_key", "FeedEvent.chunk", "InboundTrigger.signal", "InboundTrigger.job",
+    "Collecting.max_bytes", "StoredOptions.limit_key",
+    "limit", "limit-home", "limited", "running", "served", "starts", "blocked", "turn", "turns", "rates", "idle",
+    "FeedEvent.chunk", "InboundTrigger.signal", "InboundTrigger.job",
 }  # fmt: skip
 
 
