@@ -235,7 +235,7 @@ def test_flows_signal_gives_a_signal_its_value(cli, shop, here, work):
     work()
     shown = cli("flows", "show", id, "--app", shop).stdout
     assert "waits for a signal" in shown
-    assert "the signal 'size' was not given until" in " ".join(shown.split())
+    assert "the signal 'size' has not been given; at" in " ".join(shown.split())
     for args, error in ((["--value", "yes"], "is no JSON"), (["--value", '"yes"'], "does not fit")):
         refused = cli("flows", "signal", id, "size", *args, "--app", shop)
         assert refused.exit_code == 1

@@ -27,8 +27,6 @@ from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
-from mainspring.testing.contract.limit import LimitContract
-from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
 from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
@@ -46,15 +44,7 @@ class Served(Contract):
 
 
 class TestRedis(
-    Served,
-    StoreContract,
-    CheckpointContract,
-    FlowContract,
-    FlowActionsContract,
-    FlowRequestsContract,
-    SignalContract,
-    LimitContract,
-    LimitRowsContract,
+    Served, StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
 ):
     """After every test the store is audited."""
 

@@ -52,6 +52,14 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
                 case ("end", value):
                     return value
 
+    @app.task(queue="any", max_retries=0)
+    async def apply(ctx: Context, name: str) -> Any:
+        """Its steps follow their cues; it waits for a signal, and then for longer than a test takes."""
+        for n in range(2):
+            await ctx.step(cues[name].get, name=f"step {n}")
+        answer = await ctx.signal("answer", timeout="3d", default="none")
+        await ctx.sleep(answer["days"] * 86_400)
+
     @app.task(queue="billing", max_retries=0)
     async def charge(customer: int, plan: str) -> dict[str, Any]:
         """Fails unless its plan is known."""

@@ -208,7 +208,7 @@ def test_a_signal_is_given_by_a_form_of_its_type(visit: Visits, live: Live) -> N
     page = visit(live, f"/flows/{id}?step=approval")
     panel = step_panel(page, "approval")
     expect(panel).to_contain_text("a signal: given from outside")
-    expect(page.get_by_role("region", name="Why")).to_contain_text("the signal 'approval' was not given until")
+    expect(page.get_by_role("region", name="Why")).to_contain_text("the signal 'approval' has not been given; at")
     panel.get_by_role("button", name="Give").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("button", name="Give")).to_be_enabled()

@@ -107,6 +107,31 @@ def test_the_job_page_follows_the_output_of_a_job(visit: Visits, live: Live) -> 
     assert stayed(page)
 
 
+def test_the_page_of_a_durable_job_shows_its_steps_and_gives_its_signal(visit: Visits, live: Live) -> None:
+    id = live.enqueue("apply", "durable")
+    page = visit(live, f"/jobs/{id}")
+    steps, why = page.get_by_role("region", name="Durable steps", exact=True), page.get_by_role("region", name="Why")
+    timeline = page.get_by_role("region", name="Timeline")
+    expect(state(page)).to_have_text("running")
+    expect(steps).to_have_count(0)
+    live.cue("durable", {"password": "hunter2"})
+    live.cue("durable", 7)
+    expect(state(page)).to_have_text("waiting")
+    expect(steps.locator("tbody tr")).to_have_count(2)
+    expect(steps).to_contain_text("step 1")
+    expect(steps).not_to_contain_text("hunter2")
+    expect(why).to_contain_text("Waits for the signal 'answer'; at")
+    expect(why).to_contain_text("it is late")
+    expect(timeline).to_contain_text("asleep, or waiting for a signal")
+    expect(page.get_by_role("link", name="Steps")).to_have_count(0)
+    why.get_by_role("button", name="Give").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Value").fill('{"days": 2}')
+    dialog.get_by_role("button", name="Give").click()
+    expect(why).to_contain_text("It sleeps until")
+    expect(steps).to_contain_text("sleep")
+
+
 def test_the_job_page_shows_a_failed_attempt_and_runs_the_retry_now(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "failing", options={"max_retries": 5, "backoff": Backoff(initial=600)})
     page = visit(live, f"/jobs/{id}")

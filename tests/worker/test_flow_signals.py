@@ -177,8 +177,8 @@ async def test_why_says_which_signal_is_waited_for_until_when(app: Mainspring, c
         (reason,) = await app.flows.why(run.id)
         assert reason.code == "waits_for_signal"
         assert reason.until is not None
-        assert reason.text.startswith("waits for charge <- approval: the signal 'approval' was not given until ")
-        assert reason.text.endswith(" UTC, then its default")
+        assert reason.text.startswith("waits for charge <- approval: the signal 'approval' has not been given; at ")
+        assert reason.text.endswith("Z its default is taken")
         assert "signal" in await app.flows.draw(run.id, "mermaid")
         assert "waits for a signal" in await app.flows.draw(run.id)
 

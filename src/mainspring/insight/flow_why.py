@@ -16,7 +16,7 @@ from ..mask import brief_text
 from ..records.flow import SKIPPED, Flow, ItemCounts, StepStatus
 from ..records.job import Job
 from ..records.plan import ValueOf
-from .why import Reason
+from .why import Reason, at_text
 
 # Steps that a reason names on the way from the end of a flow to what it waits for.
 MAX_CHAIN_STEPS = 4
@@ -70,12 +70,20 @@ def waits_for_signals(graph: Graph, row: Flow) -> list[Reason]:
         if not name.isprintable():  # a sleep beside the signals of a durable task
             continue
         n = graph.signals.get(name)
-        root = Root(-1, (name,)) if n is None else Root(n, _chain(graph, row, n))
+        what = f"the signal {name!r}"
+        if n is not None:
+            what = f"{Root(n, _chain(graph, row, n)).text}: {what} has not been given"
         default = n is not None and (signal := graph.steps[n].signal) is not None and signal.default is not None
-        then = "then its default" if default else "then it is late" if n is None else "then it is dead"
-        until = "" if deadline is None else f" until {deadline.at:%Y-%m-%d %H:%M:%S} UTC, {then}"
-        text = f"waits for {root.text}: the signal {name!r} was not given{until}"
-        found.append(Reason(code="waits_for_signal", text=text, until=None if deadline is None else deadline.at))
+        then = "its default is taken" if default else "it is late" if n is None else "it is dead"
+        until = "" if deadline is None else f"; at {at_text(deadline.at)} {then}"
+        found.append(
+            Reason(
+                code="waits_for_signal",
+                text=f"waits for {what}{until}",
+                until=None if deadline is None else deadline.at,
+                signal=name if n is None else None,
+            )
+        )
     return found
 
 

@@ -43,6 +43,8 @@ class Reason(Struct, frozen=True, kw_only=True):
     """The jobs that block it, if any."""
     cause: Code | None = None
     """Of a flow that waits for a step: the code of the first reason of that step's job. None if it has none."""
+    signal: str | None = None
+    """The signal that a job waits for which is no flow."""
 
 
 class JobSurroundings(Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ def reasons(job: Job, facts: JobSurroundings) -> list[Reason]:
 
 
 def _running(job: Job) -> list[Reason]:
-    text = f"it has been running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
+    text = f"it has been running on {job.worker} since {at_text(job.started_at)}, attempt {job.attempt}"
     found = [Reason(code="running", text=text)]
     if job.cancel_reason is not None:
         reason = f" ({job.cancel_reason})" if job.cancel_reason else ""
@@ -97,7 +99,7 @@ def _final(job: Job, facts: JobSurroundings) -> list[Reason]:
     elif job.failure is not None and job.state is not State.COMPLETED:  # it may have failed before
         detail = f": {job.failure.type}: {job.failure.message}"
     ended = _ENDED.get(job.state, f"it has been {job.state} since")
-    found = [Reason(code="final", text=f"{ended} {_at(job.finished_at)}{detail}")]
+    found = [Reason(code="final", text=f"{ended} {at_text(job.finished_at)}{detail}")]
     if facts.holder is not None:
         key = job.unique_key or job.idempotency_key
         text = f"it cannot be retried while key {key!r} is held by job {facts.holder.id} ({facts.holder.state})"
@@ -107,7 +109,7 @@ def _final(job: Job, facts: JobSurroundings) -> list[Reason]:
 
 def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
     if job.expires_at is not None and job.expires_at <= facts.now:
-        return [Reason(code="expired", text=f"it was not started before {_at(job.expires_at)}, and never will be")]
+        return [Reason(code="expired", text=f"it was not started before {at_text(job.expires_at)}, and never will be")]
     found: list[Reason] = []
     found += _skew(job, facts)
     if job.run_at > facts.now and not found:
@@ -119,11 +121,11 @@ def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
 
 
 def _asleep(job: Job) -> Reason:
-    return Reason(code="asleep", text=f"it sleeps until {_at(job.run_at)}, and then goes on", until=job.run_at)
+    return Reason(code="asleep", text=f"it sleeps until {at_text(job.run_at)}, and then goes on", until=job.run_at)
 
 
 def _not_due(job: Job) -> Reason:
-    at, collect = _at(job.run_at), job.collect
+    at, collect = at_text(job.run_at), job.collect
     if collect is not None and job.unique_key is not None and not job.runs:
         text = f"it collects items: {collect.count} of {collect.size} so far; without more of them it is due at {at}"
         return Reason(code="collecting", text=text, until=job.run_at)
@@ -140,7 +142,7 @@ def _queue_paused(queue: str, facts: JobSurroundings) -> str:
         return f"queue {queue!r} is paused; resume it to go on"
     who = f" by {pause.paused_by}" if pause.paused_by else ""
     note = f": {pause.note}" if pause.note else ""
-    when = f"{_ago(facts.now - pause.paused_at)} ({_at(pause.paused_at)})"
+    when = f"{_ago(facts.now - pause.paused_at)} ({at_text(pause.paused_at)})"
     return f"queue {queue!r} was paused{who} {when}{note}; resume it to go on"
 
 
@@ -156,8 +158,9 @@ def _skew(job: Job, facts: JobSurroundings) -> list[Reason]:
     since, failure = waiting_since(job), job.failure
     if since is None or failure is None:
         return []
-    again = f"; it is tried again at {_at(job.run_at)}" if job.run_at > facts.now else ""
-    text = f"no worker could read its arguments since {_at(since)}: {failure.message}. {_matching(job, facts)}{again}"
+    again = f"; it is tried again at {at_text(job.run_at)}" if job.run_at > facts.now else ""
+    reason = f"{failure.message}. {_matching(job, facts)}{again}"
+    text = f"no worker could read its arguments since {at_text(since)}: {reason}"
     return [Reason(code="version_skew", text=text, until=job.run_at if job.run_at > facts.now else None)]
 
 
@@ -185,7 +188,8 @@ def _breaker(job: Job, facts: JobSurroundings) -> list[Reason]:
         text = f"{failed}; job {circuit.probe} is trying whether it works again"
         return [Reason(code="breaker_open", text=text, holders=(circuit.probe,))]
     if circuit.open_until > facts.now:
-        return [Reason(code="breaker_open", text=f"{failed} until {_at(circuit.open_until)}", until=circuit.open_until)]
+        text = f"{failed} until {at_text(circuit.open_until)}"
+        return [Reason(code="breaker_open", text=text, until=circuit.open_until)]
     return []
 
 
@@ -243,5 +247,5 @@ def _full(code: Code, text: str, held: Sequence[Job]) -> Reason:
     return Reason(code=code, text=text, holders=tuple(run.id for run in held[:10]))
 
 
-def _at(at: datetime | None) -> str:
+def at_text(at: datetime | None) -> str:
     return "?" if at is None else f"{at:%Y-%m-%d %H:%M:%S}Z"

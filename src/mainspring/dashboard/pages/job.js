@@ -1,6 +1,6 @@
 // /jobs/{id}: one job: why it is not running, its runs, its arguments and result, its log.
 import { get, segment } from "../api.js";
-import { html, useMemo, useRef, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { useData, useEvents } from "../live.js";
 import { CopyButton } from "../parts/copy_button.js";
 import { useEnqueuer } from "../parts/enqueuer.js";
@@ -14,6 +14,7 @@ import { Output } from "../parts/output.js";
 import { Empty, Head, Loaded, ErrorNotice } from "../parts/page.js";
 import { Run, Runs } from "../parts/runs.js";
 import { State } from "../parts/state.js";
+import { StoredSteps } from "../parts/stored_steps.js";
 import { JsonTree } from "../parts/json_tree.js";
 import { Why } from "../parts/why.js";
 import { flowLink, go, jobLink, link, useRoute } from "../route.js";
@@ -65,7 +66,10 @@ function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, outputH
   const chosen = /^[1-9]\d{0,8}$/.test(query.get("run")) ? Number(query.get("run")) : null;
   const choose = (run) => go(link(jobLink(job.id), { run }), { replace: true });
   const run = runs.find((one) => one.number === chosen);
-  const flow = isFlow(job, runs);
+  const tasks = useData((signal) => get("tasks", {}, signal), [job.task]);
+  const rules = tasks.value?.items.find((one) => one.name === job.task);
+  const flow = !tasks.loading && (seemsFlow(job, runs, reasons) && rules?.flow !== false
+    || reasons.some((one) => one.code === "waits_for_steps"));
   const progress = newerProgress(job.progress, liveProgress);
   const version = `${job.runs} ${job.state}`;
   return html`
@@ -79,7 +83,8 @@ function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, outputH
       <${Why} job=${job} reasons=${reasons} changed=${changed} isFlow=${flow}>
         ${progress && job.state !== "completed" && html`<${JobProgress} job=${job} progress=${progress} />`}<//>
       <section class="card" aria-label="Timeline"><h2>Timeline</h2>
-        <${JobTimeline} job=${job} runs=${runs} pauses=${pauses} chosen=${chosen} onChoose=${choose} /></section>
+        <${JobTimeline} job=${job} runs=${runs} pauses=${pauses} flow=${flow} chosen=${chosen}
+          onChoose=${choose} /></section>
       <div class="job-columns">
         <div class="stack">
           <section class="card" aria-label="Runs">
@@ -87,12 +92,13 @@ function JobPage({ job, reasons, runs, pauses, liveProgress, logHandler, outputH
               && html`<span class="muted">the newest ${MAX_RUNS} of ${job.runs}</span>`}</h2>
             <${Runs} job=${job} runs=${runs} chosen=${chosen} onChoose=${choose} /></section>
           ${run && html`<${Run} key=${run.number} run=${run} onClose=${() => choose(null)} />`}
+          <${StoredSteps} key=${job.id} id=${job.id} version=${version} following=${!FINAL.has(job.shown)} />
           <${Output} key=${job.id} id=${job.id} eventHandler=${outputHandler} version=${version}
             following=${!FINAL.has(job.shown)} />
           <${Log} key=${`${job.id} ${chosen}`} id=${job.id} runs=${job.runs} run=${chosen} eventHandler=${logHandler}
             version=${version} following=${!FINAL.has(job.shown)} />
         </div>
-        <div class="stack"><${Details} job=${job} /></div>
+        <div class="stack"><${Details} job=${job} rules=${rules} /></div>
       </div>
     </div>`;
 }
@@ -107,14 +113,14 @@ function FlowLinks({ job, flow }) {
 
 /** The number of a job's step in its flow: 24 bits of its position, which may have more digits than a number. */
 const stepNumber = ({ position }) => String((BigInt(String(position)) >> 32n) & 0xffffffn);
-/** A flow was suspended by its first run, which plans it. */
-const isFlow = (job, runs) => job.state === "waiting" || runs.some((run) => run.ending === "suspended");
+/** A flow was suspended by its first run, which plans it. So are durable jobs. */
+const seemsFlow = (job, runs, reasons) => (job.state === "waiting"
+  ? !reasons.some((one) => one.signal)
+  : runs.some((run) => run.ending === "suspended"));
 
 /** The properties, arguments, result and metadata of a job. */
-function Details({ job }) {
+function Details({ job, rules }) {
   const by = useEnqueuer(job);
-  const tasks = useData((signal) => get("tasks", {}, signal), [job.task]);
-  const rules = useMemo(() => tasks.value?.items.find((one) => one.name === job.task), [tasks.value]);
   return html`
     <section class="card" aria-label="Facts"><h2>Facts</h2><${JobFacts} job=${job} rules=${rules} by=${by} /></section>
     <${Value} title="Arguments" value=${job.payload} none="None." />

@@ -5,7 +5,7 @@ import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { jobLink } from "../route.js";
 import { Columns } from "./columns.js";
-import { Icon } from "./icons.js";
+import { Pager } from "./load_more.js";
 import { ErrorNotice } from "./page.js";
 import { RowActions } from "./row_actions.js";
 import { Progress } from "./progress.js";
@@ -58,10 +58,6 @@ export function FlowItems({ at, items, changed }) {
           : html`<span class="muted">–</span>`}</td>
         <td data-label="" class="tight"><${RowActions} job=${job} only=${["retry", "cancel"]} words=${false}
           onDone=${done} /></td></tr>`)}</tbody></table></div>`}
-    <nav class="pager" aria-label="Pages of the items">
-      ${pages.length > 0 && html`<button onClick=${() => setPages(pages.slice(0, -1))}>
-        <${Icon} name="back" /> Previous</button>`}
-      ${data.value?.next !== null && data.value?.next !== undefined && html`<button
-        onClick=${() => setPages([...pages, data.value.next])}>Next <${Icon} name="next" /></button>`}</nav>
+    <${Pager} name="items" pages=${pages} setPages=${setPages} next=${data.value?.next} />
   </div>`;
 }

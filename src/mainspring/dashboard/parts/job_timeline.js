@@ -6,8 +6,9 @@ import { Icon } from "./icons.js";
 import { State } from "./state.js";
 import { timeLabels, scaleSegments, timelineSegments } from "./timeline_layout.js";
 
-export function JobTimeline({ job, runs, pauses, chosen, onChoose }) {
+export function JobTimeline({ job, runs, pauses, flow, chosen, onChoose }) {
   const now = useNow();
+  const waits = flow ? "waiting for its steps" : "asleep, or waiting for a signal";
   const drawn = scaleSegments(timelineSegments(job, runs, now, pauses));
   if (!drawn.length) return null;
   const kinds = [...new Set(drawn.map((one) => one.kind))];
@@ -17,7 +18,7 @@ export function JobTimeline({ job, runs, pauses, chosen, onChoose }) {
         style=${{ left: `${one.left}%`, width: `${one.width}%` }}>
         ${one.run
           ? html`<${Run} of=${one} chosen=${chosen === one.run} onChoose=${onChoose} />`
-          : html`<${Wait} of=${one} />`}</li>`)}
+          : html`<${Wait} of=${one.kind === "waiting" ? { ...one, words: waits } : one} />`}</li>`)}
       ${!job.finished_at
         && html`<li class="job-timeline-now" aria-hidden="true" style=${{ left: `${nowPosition(drawn)}%` }}></li>`}
     </ol>

@@ -6,10 +6,11 @@ import { CopyButton } from "./copy_button.js";
 const OPEN_LEVELS = 3; // expanded at first
 const PAGE_MEMBERS = 100; // shown at first, and added by "more"
 
-export function JsonTree({ value, name = "value" }) {
+/** `depth`: as if it were so deep in another value; without a button. */
+export function JsonTree({ value, name = "value", depth = 0 }) {
   return html`<div class="tree" role="group" aria-label=${name}>
-    <${CopyButton} text=${() => stringify(value, "  ")} name=${`${name} as JSON`} />
-    <${Node} value=${value} depth=${0} />
+    ${!depth && html`<${CopyButton} text=${() => stringify(value, "  ")} name=${`${name} as JSON`} />`}
+    <${Node} value=${value} depth=${depth} />
   </div>`;
 }
 

@@ -68,7 +68,7 @@ function allSegments(job, runs, now) {
 
 const WORDS = {
   scheduled: "not due yet", retrying: "waiting for the next attempt", snoozed: "snoozed",
-  waiting: "waiting for its steps", pending: "waiting for a worker",
+  waiting: "waiting", pending: "waiting for a worker",
 };
 
 /** The kind of the wait after a run. */

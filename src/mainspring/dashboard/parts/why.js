@@ -8,6 +8,7 @@ import { useSession } from "../session.js";
 import { ActionButton } from "./action_button.js";
 import { CopyButton } from "./copy_button.js";
 import { Failure } from "./failure.js";
+import { GiveSignal } from "./give_signal.js";
 import { Icon } from "./icons.js";
 import { Redrive } from "./job_edit.js";
 import { Time } from "./time.js";
@@ -19,7 +20,9 @@ const TITLES = {
 };
 const STYLES = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
 // Reasons that are not a problem.
-const HARMLESS = new Set(["running", "next", "not_due", "collecting", "final", "waiting"]);
+const HARMLESS = new Set([
+  "running", "next", "not_due", "collecting", "asleep", "final", "waiting", "waits_for_signal",
+]);
 
 const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
@@ -91,6 +94,8 @@ function Fix({ reason, job, changed, isFlow }) {
     case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Worker</a>`;
     case "expired": case "final": return can("retry")
       && html`<${RetryButtons} job=${job} fix=${fix} changed=${changed} isFlow=${isFlow} />`;
+    case "waits_for_signal": return reason.signal && html`
+      <${GiveSignal} id=${job.id} step=${{ name: reason.signal, status: "waiting", signal: {} }} changed=${changed} />`;
     case "waits_for_steps": return reason.holders.map((id) => html`
       <a key=${id} class="button" href=${jobLink(id)}>The step's job</a>`);
     default: return holders || null;

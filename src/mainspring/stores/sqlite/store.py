@@ -20,7 +20,6 @@ from .feed import SqliteFeed
 from .finish import SqliteFinish
 from .fire import SqliteFire
 from .flows import SqliteFlows
-from .limits import SqliteLimits
 from .lists import SqliteLists
 from .overview import SqliteOverview
 from .queues import SqliteQueues
@@ -43,7 +42,6 @@ class SqliteStore(
     SqliteSchedules,
     SqliteFire,
     SqliteFlows,
-    SqliteLimits,
     SqliteTerms,
     SqliteChange,
     SqliteQueues,
