@@ -60,6 +60,7 @@ class Registry:
         self.schedules: dict[str, DeclaredSchedule] = {}
         self.middleware = list(middleware)
         self.thread_middleware = list(thread_middleware)
+        self.child_setup: Callable[[], tuple[str, str]] | None = None
         self.dead_letter_handler: Task[Any, Any] | None = None
         """The task that runs for every job that dies."""
         self.archive_hook: Archive | None = None

@@ -49,7 +49,7 @@ def with_dashboard(application: Application, path: str = "/ops", *, auth: HostLo
 
 
 def _staff(cookies: str) -> Principal | None:
-    request = HttpRequest()
+    request: Any = HttpRequest()
     session = import_module(project.SESSION_ENGINE).SessionStore
     request.session = session(parse_cookie(cookies).get(project.SESSION_COOKIE_NAME))
     try:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from .. import sync
 from ..app import Mainspring
 from ..stores import open_store
+from .child_setup import databases
 from .connections import fresh_connections, own_connections
 from .database_url import database_url
 
@@ -68,6 +69,7 @@ class DjangoApp(Mainspring):
             thread_middleware=[fresh_connections],
             **given,
         )
+        self._registry.child_setup = lambda: ("mainspring.django.child_setup:set_up", databases())
 
     @property
     def _engine(self) -> Engine:

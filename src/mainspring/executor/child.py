@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -185,7 +185,15 @@ def resolve(request: RunRequest) -> ResolvedFunction:
     return ResolvedFunction(found, Arguments(found, name, Context), [])  # nothing names its app
 
 
+@cache
+def _set_up(path: str, argument: str) -> None:
+    module, _, name = path.partition(":")
+    getattr(importlib.import_module(module), name)(argument)
+
+
 def _module(request: RunRequest) -> ModuleType:
+    if request.setup is not None:
+        _set_up(*request.setup)
     if request.module != "__main__":
         return importlib.import_module(request.module)
     name = processes.MAIN

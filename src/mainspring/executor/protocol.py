@@ -35,6 +35,8 @@ class RunRequest(Struct, frozen=True, kw_only=True, tag="Run"):
     cpu_limit: float | None = None
     """CPU seconds."""
     result_limit: int
+    setup: tuple[str, str] | None = None
+    """A function, as module:name, that a new child calls before it imports a task, and its argument."""
 
 
 # while it runs

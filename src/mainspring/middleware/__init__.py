@@ -18,6 +18,8 @@ class RunLayers(Protocol):
 
     middleware: list[Middleware]
     thread_middleware: list[ThreadMiddleware]
+    child_setup: Callable[[], tuple[str, str]] | None
+    """Returns the `setup` of requests to child processes."""
 
 
 def onion(layers: Sequence[Middleware], core: Next) -> Next:

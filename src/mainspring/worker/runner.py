@@ -128,6 +128,7 @@ class Runner:
         }
         # Jobs that are claimed together mostly have the same deadline.
         self._deadline = lru_cache(maxsize=16)(_deadline)
+        self._child_setup = layers.child_setup
         self._thread_layers = checked_thread_middleware(layers.thread_middleware)
         around: list[Middleware] = [*layers.middleware, Timeout(clock, soft), recovery]
         self._prepared = {
@@ -328,6 +329,7 @@ class Runner:
                 memory_limit=options.memory_limit,
                 cpu_limit=options.cpu_limit,
                 result_limit=self._result_limit,
+                setup=None if self._child_setup is None else self._child_setup(),
             ),
             partial(_apply_message, ctx),
             partial(answer, ctx),

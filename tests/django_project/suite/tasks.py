@@ -1,5 +1,6 @@
 """Tasks that succeed and fail in every way."""
 
+import os
 import sys
 import threading
 from typing import Any
@@ -80,6 +81,12 @@ def opened_before() -> list[Any]:
     """The thread, and whether it had a connection from an earlier run."""
     before = connection.connection is not None
     return [threading.get_ident(), before, Order.objects.count()]
+
+
+@app.task(executor="process")
+def in_a_process(customer: str) -> list[Any]:
+    Order.objects.create(customer=customer)
+    return [os.getpid(), str(connection.settings_dict["NAME"])]
 
 
 @app.task

@@ -1,0 +1,19 @@
+"""Sets up Django in the child process of a worker, with the databases of the worker: in tests, the test databases."""
+
+from __future__ import annotations
+
+import json
+
+import django
+from django.db import connections
+
+
+def databases() -> str:
+    """The names of the databases in this process, for set_up()."""
+    return json.dumps({alias: str(database["NAME"]) for alias, database in connections.settings.items()})
+
+
+def set_up(names: str) -> None:
+    for alias, name in json.loads(names).items():
+        connections.settings[alias]["NAME"] = name
+    django.setup()
