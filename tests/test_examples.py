@@ -77,7 +77,8 @@ def server_of(example: Path, request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("example", "count"), [("testing_example.py", 3), ("testing_flow.py", 4), ("testing_harness.py", 4)]
+    ("example", "count"),
+    [("testing_example.py", 3), ("onboarding.py", 4), ("testing_flow.py", 4), ("testing_harness.py", 4)],
 )
 def test_an_example_of_tests_runs_under_pytest(example: str, count: int, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / example, tmp_path / "test_reminders.py")

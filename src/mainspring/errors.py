@@ -223,17 +223,20 @@ class ChildFailed(JobUnfinished):
     """A job that ctx.run() has started, or items of ctx.map(), did not complete. It fails the run without a retry, if
     the task does not catch it. A retry of the durable job runs them again."""
 
-    def __init__(self, message: str, job_id: str | None, state: str, failure: object) -> None:
-        super().__init__(message)
+    def __init__(self, what: str, job_id: str | None, state: str, reason: str, failure: object) -> None:
+        super().__init__(f"{what} {state}: {reason}")
+        self._what = what
         self.job_id = job_id
         """The job; of a map its first dead item. None if it has none any more."""
         self.state = state
         """dead, expired or cancelled; deleted if the job is gone."""
+        self.reason = reason
+        """Such as "ValueError: no money", or why it was cancelled."""
         self.failure = failure
         """The Failure of that job; None if it was cancelled."""
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (str(self), self.job_id, self.state, self.failure)
+        return type(self), (self._what, self.job_id, self.state, self.reason, self.failure)
 
 
 class ResultTimeout(JobUnfinished, TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -36,9 +37,11 @@ class StepDependencies:
     def __init__(self, plan: Plan) -> None:
         steps = plan.steps
         self.steps, self.result = steps, plan.result
-        self.argument_steps = [_steps_of(_arguments(step)) for step in steps]
+        # Those of a plan that grows need nothing, and it may grow a thousand times.
+        nothing: list[list[Any]] | None = [[]] * len(steps) if plan.grows else None
+        self.argument_steps = nothing or [_steps_of(_arguments(step)) for step in steps]
         """The steps whose values a step gets as arguments, or maps over."""
-        condition_values = [[] if step.when is None else list(values_in(step.when)) for step in steps]
+        condition_values = nothing or [[] if step.when is None else list(values_in(step.when)) for step in steps]
         self.value_steps = [
             sorted({*self.argument_steps[n], *(value.step for value in values)}) if values else self.argument_steps[n]
             for n, values in enumerate(condition_values)
@@ -57,7 +60,7 @@ class StepDependencies:
             for source in sources:
                 self.value_readers[source].append(n)
         """The steps that need a step's value to be released."""
-        self.required = [_required(step) for step in steps]
+        self.required = nothing or [_required(step) for step in steps]
         """The operands without which a step is skipped: arguments that do not accept None, and what a map is over."""
         self.sources = _sources(steps)
         """Of each map over a task that yields: the step of that task."""

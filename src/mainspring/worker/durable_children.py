@@ -16,7 +16,7 @@ from ..flow.growth import joined
 from ..flow.planner import Planner
 from ..flow.steps import add_map_to, add_step_to
 from ..records.flow import OPEN, SKIPPED, FlowWithPlan, StepStatus
-from ..records.job import Job, State
+from ..records.job import Job
 from ..records.plan import MAX_STEPS, Plan
 from ..records.run import Checkpoint, Failure
 from ..records.step import position_of
@@ -41,18 +41,31 @@ class Child(Struct, frozen=True):
     """A call of ctx.run() or ctx.map()."""
 
     key: str
-    plan: Plan
-    """Of the one step."""
-    decode: Callable[[str], Any]
+    task: Task[..., Any]
+    add: Callable[[Planner], object]
+    """Adds the call to a plan. Only what has not been started yet is planned."""
+    is_map: bool
+
+    def decode(self, text: str) -> Any:
+        result = self.task.results.type
+        return type_decoder(list[result] if self.is_map else result)(text)  # type: ignore[valid-type]
+
+    def plan(self) -> Plan:
+        """Of the one step. Raises BadInput if there cannot be such a job."""
+        planner = Planner()
+        self.add(planner)
+        plan = planner.plan()
+        return replace(plan, steps=(replace(plan.steps[0], name=self.key),))
 
 
 class _StoredFailure(Struct, frozen=True):
     """The checkpoint of a child that has failed, and whose failure the task has got over."""
 
-    message: str
+    what: str
     job_id: str | None
     state: str
-    failure: Failure | None
+    reason: str
+    failure: Failure | None = None
 
 
 class DurableChildren:
@@ -77,23 +90,12 @@ class DurableChildren:
     # calls
 
     def call(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Child:
-        """Raises BadInput, or BadFlow, if there cannot be such a job."""
-        _check_task(task, "ctx.run()")
-        planner = Planner()
-        add_step_to(planner, task, args, kwargs)
-        return self._made(task, planner, task.results.type)
+        name = _name_of(task, "ctx.run()")
+        return Child(self._key_of(name), task, lambda planner: add_step_to(planner, task, args, kwargs), False)
 
     def map(self, task: Task[..., Any], items: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Child:
-        _check_task(task, "ctx.map()")
-        planner = Planner()
-        add_map_to(planner, task, items, args, kwargs)
-        return self._made(task, planner, list[task.results.type])  # type: ignore[name-defined]
-
-    def _made(self, task: Task[..., Any], planner: Planner, result: Any) -> Child:
-        plan = planner.plan()
-        (step,) = plan.steps
-        key = self._key_of(step.name)
-        return Child(key, replace(plan, steps=(replace(step, name=key),)), type_decoder(result))
+        name = _name_of(task, "ctx.map()")
+        return Child(self._key_of(name), task, lambda planner: add_map_to(planner, task, items, args, kwargs), True)
 
     # ends
 
@@ -141,21 +143,23 @@ class DurableChildren:
 
     async def _fail(self, key: str, n: int, job: Job | None) -> str:
         assert self._own is not None
-        row, graph = self._own.row, Graph(self._own.plan)
-        found = _StoredFailure(f"{key} was cancelled", None if job is None else job.id, "cancelled", None)
-        if job is not None and job.state is State.CANCELLED:
-            reason = job.cancel_reason or "no reason given"
-            found = replace(found, message=f"{key} (job {job.id}) was cancelled: {reason}")
+        row = self._own.row
+        if row.statuses[n] == StepStatus.COMPLETED:
+            found = _StoredFailure(f"the result of {key} is", None, "deleted", "its job was deleted")
         elif row.statuses[n] == StepStatus.DEAD:
-            first = (await dead_steps(self._reads, graph, row, [n]))[0]
-            state = "dead" if job is None else job.state.value
-            counts = row.counts.get(n)
-            what = key if counts is None else f"{counts.dead:,} of {counts.made:,} items of {key}, the first one"
+            first = (await dead_steps(self._reads, Graph(self._own.plan), row, [n]))[0]
             where = "" if first.job_id is None else f" (job {first.job_id})"
-            text = f"{what}{where} {'are' if counts else 'is'} {state}: {first.failure.type}: {first.failure.message}"
-            found = _StoredFailure(text, first.job_id, state, first.failure)
-        elif row.statuses[n] == StepStatus.COMPLETED:
-            found = _StoredFailure(f"the result of {key} is gone, because its job was deleted", None, "deleted", None)
+            what = f"{key}{where} is"
+            if (counts := row.counts.get(n)) is not None:
+                what = f"{counts.dead:,} of {counts.made:,} items of {key}, the first one{where} are"
+            state = "dead" if job is None else job.state.value
+            reason = f"{first.failure.type}: {first.failure.message}"
+            found = _StoredFailure(what, first.job_id, state, reason, first.failure)
+        elif job is None:
+            found = _StoredFailure(f"{key} was", None, "cancelled", "its job, or one of its items, was cancelled")
+        else:
+            reason = job.cancel_reason or "no reason given"
+            found = _StoredFailure(f"{key} (job {job.id}) was", job.id, "cancelled", reason)
         self._failures[_failure_key(key)] = found
         raise _error_of(found)
 
@@ -175,10 +179,11 @@ class DurableChildren:
 
     def wait(self, child: Child) -> None:
         """The run will be suspended until this child has ended."""
+        plan = None if child.key in self._numbers else child.plan()
         waits = self._waits = {} if self._waits is None else self._waits
-        if child.key in self._numbers:
+        if plan is None:
             return
-        self._bytes += sum(map(len, child.plan.inputs))
+        self._bytes += sum(map(len, plan.inputs))
         if len(self._numbers) + len(waits) >= MAX_STEPS:
             raise BadInput(
                 f"{child.key!r} is one too many: a job runs up to {MAX_STEPS:,} others; give them to ctx.map(), or to "
@@ -189,19 +194,22 @@ class DurableChildren:
                 f"the arguments of the jobs that this one runs exceed {MAX_ARGUMENTS_BYTES:,} bytes with "
                 f"{child.key!r}: keep big data elsewhere and pass its name"
             )
-        waits[child.key] = child.plan
+        waits[child.key] = plan
 
     def plan(self) -> Plan | None:
         """What the run waits for; None: no child."""
         return None if self._waits is None else joined(self._waits.values())
 
 
-def _check_task(task: Any, what: str) -> None:
+def _name_of(task: Any, what: str) -> str:
+    """The name of the call. Raises BadInput if there is none."""
     if not isinstance(task, Task):
         raise BadInput(f"{what} takes a task or a flow and its arguments, got {task!r:.80}: a function is ctx.step()")
-    given = () if task.step_options is None else given_options(task.step_options)
-    if wrong := [name for name in given if name not in _OPTIONS]:
+    if (options := task.step_options) is None:
+        return task.name
+    if wrong := [name for name in given_options(options) if name not in _OPTIONS]:
         raise BadInput(f"{what}: options of steps ({', '.join(wrong)}) act only in a flow: write that as plain code")
+    return options.step or task.name
 
 
 def _failure_key(key: str) -> str:
@@ -210,4 +218,4 @@ def _failure_key(key: str) -> str:
 
 
 def _error_of(failure: _StoredFailure) -> ChildFailed:
-    return ChildFailed(failure.message, failure.job_id, failure.state, failure.failure)
+    return ChildFailed(failure.what, failure.job_id, failure.state, failure.reason, failure.failure)
