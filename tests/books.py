@@ -11,12 +11,14 @@ from mainspring.clock import instant, micros
 from mainspring.records.circuit import Circuit
 from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.records.flow import Flow
+from mainspring.records.limit import KEY_SEPARATOR
 from mainspring.records.step import StepRef, position_of
 from mainspring.stores.redis.document_snapshot import document_of, entries_of
 from mainspring.stores.redis.hashes import read_hash
-from mainspring.stores.redis.index import REGISTERS, index_entries, steps_key
+from mainspring.stores.redis.index import REGISTERS, RUNNING_OF, index_entries, steps_key
 from mainspring.stores.redis.item_counts import counted_in
 from mainspring.stores.redis.job_reads import read_shard
+from mainspring.stores.redis.limit_groups import key_of, run_at_of
 from mainspring.stores.redis.reads import fetch
 from mainspring.stores.redis.records import packed, unpacked
 from mainspring.stores.redis.shard import Shard, Shards
@@ -37,6 +39,7 @@ SORTED = (
     "expiring",
     "odd",
     "steps:",
+    "limited:",
 )
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
 # Bytes of a group's first entry in the index `heads`.
@@ -121,8 +124,8 @@ async def _audit(shards: Shards, shard: Shard) -> dict[bytes, bytes]:
         keys |= {key.encode(): packed(id) for key in keys_held_by(job)}
         runs |= {packed(id)} if raw[1] is not None else set()
         for entry in index_entries(job):
-            if entry.kind == "ready":
-                waiting[entry.key].add(entry.member)
+            if entry.kind in ("ready", "limited"):
+                waiting[entry.key.partition(KEY_SEPARATOR)[0]].add(entry.member)
             elif entry.key not in REGISTERS:
                 expected[entry.key][entry.member] = entry.score
     actual, groups = await _actual(shard)
@@ -134,7 +137,6 @@ async def _audit(shards: Shards, shard: Shard) -> dict[bytes, bytes]:
 
 
 async def _actual(shard: Shard) -> tuple[dict[str, dict[bytes, int]], dict[str, set[bytes]]]:
-    base = shard.base
     names = await _names(shard)
     actual: dict[str, dict[bytes, int]] = {}
     groups: dict[str, set[bytes]] = defaultdict(set)
@@ -142,10 +144,17 @@ async def _actual(shard: Shard) -> tuple[dict[str, dict[bytes, int]], dict[str, 
         if name.startswith(SORTED):
             actual[name] = await _scores(shard, name)
         elif name.startswith(SETS):
-            actual[name] = dict.fromkeys(await shard.call("SMEMBERS", f"{base}:{name}"), 0)
+            actual[name] = await _members(shard, name)
         elif name.startswith(("ready:", "later:")):
             await _group(shard, name, groups)
+        elif name.startswith(RUNNING_OF):
+            read = _members if KEY_SEPARATOR in name else _scores
+            actual[name] = await read(shard, name)
     return actual, groups
+
+
+async def _members(shard: Shard, name: str) -> dict[bytes, int]:
+    return dict.fromkeys(await shard.call("SMEMBERS", f"{shard.base}:{name}"), 0)
 
 
 async def _names(shard: Shard) -> list[str]:
@@ -166,11 +175,34 @@ async def _group(shard: Shard, name: str, groups: dict[str, set[bytes]]) -> None
     assert not groups[group] & members.keys()
     groups[group] |= members.keys()
     if kind == "ready":
-        assert await shard.call("SISMEMBER", f"{base}:stocked", group)
+        limited = group.count("\0") == 2
+        assert await shard.call("SISMEMBER", f"{base}:{'limited' if limited else 'stocked'}", group)
+        if limited:
+            await _turns(shard, group, sorted(members))
         assert set(members.values()) == {0.0}
     else:
-        assert all(int.from_bytes(member[2:10], "big") == score for member, score in members.items())
+        at = run_at_of if group.count("\0") == 2 else lambda member: int.from_bytes(member[2:10], "big")
+        assert all(at(member) == score for member, score in members.items())
         assert float(await shard.call("ZSCORE", f"{base}:next", group)) == min(members.values())
+
+
+async def _turns(shard: Shard, group: str, members: list[bytes]) -> None:
+    """Every key with ready jobs has a turn, that of its first job or an earlier one, or waits for its limit."""
+    base, limit = shard.base, group.split("\0")[2]
+    turns = await read_hash(shard, f"{base}:turn:{group}")
+    firsts = {key_of(member): member[2 + len(key_of(member).encode()) :] for member in reversed(members)}
+    assert turns.keys() == firsts.keys()
+    waiting = await _scores(shard, f"rates:{group}")
+    for key, turn in turns.items():
+        if turn:
+            first = firsts[key].ljust(HEAD_BYTES, b"\0")[:HEAD_BYTES]
+            assert (turn[:2], turn[10:]) == (first[:2], first[10:])
+            assert turn[2:10] >= first[2:10]
+        else:
+            blocked = await shard.call("SISMEMBER", f"{base}:blocked:{limit}{KEY_SEPARATOR}{key}", group)
+            assert blocked or key.encode() in waiting, (group, key)
+    members = [turn + key.encode() for key, turn in turns.items() if turn]
+    assert await _scores(shard, f"turns:{group}") == dict.fromkeys(members, 0)
 
 
 async def _registers(shard: Shard, expected: dict[str, Any], waiting: dict[str, Any]) -> None:

@@ -47,7 +47,16 @@ SINCE: set[str] = {
     "mainspring_checkpoints.job_id", "mainspring_checkpoints.name", "mainspring_checkpoints.n",
     "mainspring_checkpoints.at", "mainspring_checkpoints.value", "checkpoint",
     "StoredOptions.collect", "Collecting.size", "Collecting.delay", "Collecting.grace", "Collecting.count",
-    "Collecting.max_bytes", "StoredOptions.limit_key", "FeedEvent.chunk", "InboundTrigger.signal", "InboundTrigger.job",
+    "Collecting.max_bytes", "StoredOptions.limit_key",
+    "limit", "limit-home", "limited", "running", "served", "starts", "blocked", "turn", "turns", "rates", "idle",
+    "mainspring_limits.name", "mainspring_limits.body",
+    "mainspring_limited.job_id", "mainspring_limited.limit_key", "mainspring_limited.standing",
+    "mainspring_limited.queue", "mainspring_limited.task", "mainspring_limited.rank", "mainspring_limited.run_at",
+    "mainspring_limit_groups.limit_key", "mainspring_limit_groups.tat", "mainspring_limit_groups.served_at",
+    "mainspring_limit_groups.ripe_at", "mainspring_limit_lines.limit_key", "mainspring_limit_lines.queue",
+    "mainspring_limit_lines.task", "mainspring_limit_lines.rank", "mainspring_limit_lines.run_at",
+    "mainspring_limit_lines.job_id", "mainspring_limit_lines.turn", "mainspring_limit_lines.opens_at",
+    "FeedEvent.chunk", "InboundTrigger.signal", "InboundTrigger.job",
 }  # fmt: skip
 
 

@@ -75,8 +75,8 @@ async def test_jobs_of_a_sqlite_file_survive_migration_down_and_up(path: Path) -
     runs = [await store.executions(job.id) for job in jobs]
     workers, queues = await store.workers(now=NOW), (await store.overview(now=NOW)).queues
     for _ in range(2):
-        assert await store.migrate(1) == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1]
-        assert await store.migrate() == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+        assert await store.migrate(1) == [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1]
+        assert await store.migrate() == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
         assert (await store.workers(now=NOW), (await store.overview(now=NOW)).queues) == (workers, queues)
@@ -94,7 +94,7 @@ async def test_a_sqlite_file_of_an_earlier_schema_is_migrated_when_it_is_opened(
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
-    assert await again.schema() == Schema(12, 12, 6)
+    assert await again.schema() == Schema(13, 13, 6)
     await recounted(again, jobs)
     assert (await fire(again, a_schedule())).stands
     assert await again.put_documents([a_document()], now=NOW) == [True]
@@ -129,8 +129,8 @@ async def test_migration_down_drops_schedules_ticks_and_leaders_but_not_their_jo
     await store.acquire_term("reindex", "ada", until=later(60), now=NOW)
     running = await claim_job(store, ids[0])
     jobs = await all_jobs(store)
-    assert await store.migrate(2) == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
-    assert await store.migrate() == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert await store.migrate(2) == [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
+    assert await store.migrate() == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
     assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
     assert (await store.terms(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
     await recounted(store, jobs)
@@ -150,8 +150,8 @@ async def test_migration_down_drops_documents_audit_and_feed_but_no_jobs(path: P
     await store.publish(["a"], now=NOW)
     await store.news(after=0, limit=0, until=later(60))
     for _ in range(2):
-        assert await store.migrate(3) == [11, 10, 9, 8, 7, 6, 5, 4, 3]
-        assert await store.migrate() == [4, 5, 6, 7, 8, 9, 10, 11, 12]
+        assert await store.migrate(3) == [12, 11, 10, 9, 8, 7, 6, 5, 4, 3]
+        assert await store.migrate() == [4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
         await recounted(store, jobs)
         assert await store.workers(now=NOW) == workers
     assert (await store.documents("key", now=NOW, limit=9), await store.audit(AuditFilter(), limit=9)) == ([], [])

@@ -17,6 +17,7 @@ from test_postgres_schedules import LARGE_BATCH, SMALL_BATCH, Served, statements
 
 from mainspring.errors import SchemaMismatch, StoreUnavailable
 from mainspring.ids import JobId
+from mainspring.records.flow import AwaitedSignal
 from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Discard, Done, Suspend, decide
 from mainspring.records.plan import Plan, StepOptions
@@ -60,6 +61,7 @@ from mainspring.testing.contract.flow import (
     step_job,
     steps_of,
 )
+from mainspring.testing.contract.job_signal import give, wait
 
 # The schema of the release before flows.
 BEFORE = Migrations(REAL.text.partition("-- up 6")[0])
@@ -157,6 +159,25 @@ class TestStatements(Served):
 
         few, many = await self.counts_of(prepare)
         assert few == many <= 22
+
+    async def test_a_signal_locks_and_writes_its_row_and_its_job(self) -> None:
+        async with self.opened() as store:
+            id = await wait(store, AwaitedSignal("approval", None))
+            with statements(self.monkeypatch) as sent:
+                assert await give(store, id) is None
+            words = [sql.split()[0] for sql in sent]
+            assert words == ["BEGIN", "SELECT", "SELECT", "SELECT", "UPDATE", "INSERT", "COMMIT"]
+
+    async def test_jobs_of_given_ids_are_one_statement(self) -> None:
+        async with self.opened() as store:
+            jobs = [await start(store) for _ in range(3)]
+            await finish_run(store, jobs[1], Done())
+            ids = tuple(job.id for job in reversed(jobs))
+            with statements(self.monkeypatch) as sent:
+                found = await store.jobs(Filter(ids=(*ids, ids[0])), now=NOW, limit=4)
+                newest = await store.jobs(Filter(ids=ids), now=NOW, limit=3, newest=True)
+            assert len(sent) == 2
+            assert [job.id for job in found] == [job.id for job in newest][::-1] == [job.id for job in jobs]
 
     async def test_flows_cached_plans_are_read_once(self) -> None:
         async with self.opened() as store:

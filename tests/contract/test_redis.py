@@ -27,6 +27,8 @@ from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.limit import LimitContract
+from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
 from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
@@ -44,7 +46,15 @@ class Served(Contract):
 
 
 class TestRedis(
-    Served, StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+    Served,
+    StoreContract,
+    CheckpointContract,
+    FlowContract,
+    FlowActionsContract,
+    FlowRequestsContract,
+    SignalContract,
+    LimitContract,
+    LimitRowsContract,
 ):
     """After every test the store is audited."""
 

@@ -9,18 +9,23 @@ from sharing import Sharing
 
 from books import audit
 from clusters import RedisCluster
-from mainspring.errors import StoreError
+from mainspring.errors import BadInput, StoreError
+from mainspring.records.job import Action
+from mainspring.records.limit import AT_ONCE
+from mainspring.records.query import Update
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.url import slot
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import Contract, new_job, put
+from mainspring.testing.contract.build import Contract, act, all_jobs, claim_ids, new_job, put, read_job
 from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.limit import LimitContract, put_limited, set_limit
+from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
 from servers import Redis
 
@@ -35,7 +40,15 @@ class Spread(Contract):
 
 
 class TestCluster(
-    Spread, StoreContract, CheckpointContract, FlowContract, FlowActionsContract, FlowRequestsContract, SignalContract
+    Spread,
+    StoreContract,
+    CheckpointContract,
+    FlowContract,
+    FlowActionsContract,
+    FlowRequestsContract,
+    SignalContract,
+    LimitContract,
+    LimitRowsContract,
 ):
     """After every test the store is audited. Half the usual number of shards is more than there are masters, and to
     ask all of them costs half as much."""
@@ -49,6 +62,26 @@ class TestCluster(
             yield store
             if (shards := cast(RedisStore, store)._shards) is not None:
                 await audit(shards)
+
+    async def test_a_job_keeps_its_limit_key_in_every_other_change(self) -> None:
+        """But it does not move to a queue whose jobs another shard counts."""
+        async with self.opened() as store:
+            await set_limit(store, running=1)
+            first, second = await put_limited(store, "a", "a")
+            moved = await act(store, Action.UPDATE, second, update=Update(queue="other"))
+            assert "is counted in the cluster's home of its queue" in (moved.refused[second].error or "")
+            await act(store, Action.UPDATE, second, update=Update(priority=9))
+            assert await claim_ids(store) == [second]
+            assert (await read_job(store, first)).limit_key == (await read_job(store, second)).limit_key
+
+    async def test_a_limit_over_queues_of_two_shards_is_refused(self) -> None:
+        async with self.opened() as store:
+            await put_limited(store, "a")
+            with pytest.raises(BadInput, match=r"the limit task:task .* the queue 'default', and the queue 'other' is"):
+                await put_limited(store, "b", queue="other")
+            assert len(await all_jobs(store)) == 1
+            await put_limited(store, "a", name=f"{AT_ONCE}2")
+            await put_limited(store, "b", name=f"{AT_ONCE}2", queue="other")
 
 
 class TestSharing(Spread, Sharing):

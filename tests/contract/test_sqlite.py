@@ -42,6 +42,8 @@ from mainspring.testing.contract.checkpoint import CheckpointContract, a_checkpo
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
+from mainspring.testing.contract.limit import LimitContract
+from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
 
 
@@ -53,6 +55,8 @@ class TestSqlite(
     FlowRequestsContract,
     SignalContract,
     CarryOnContract,
+    LimitContract,
+    LimitRowsContract,
 ):
     @pytest.fixture(autouse=True)
     def _file(self, tmp_path: Path, empty_file: Path) -> None:

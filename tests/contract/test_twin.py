@@ -11,6 +11,7 @@ from clusters import RedisCluster
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.twin import twin_machine
+from mainspring.testing.twin_limits import LIMIT_KEYS
 from servers import Postgres, Redis
 
 BOUNDED = settings(
@@ -30,6 +31,17 @@ def test_sqlite_answers_as_memory_does(tmp_path: Path, examples: int) -> None:
 
     so_many = settings(BOUNDED, max_examples=examples)
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(600, marks=pytest.mark.slow)])
+def test_sqlite_answers_as_memory_does_with_limits(tmp_path: Path, examples: int) -> None:
+    numbers = count()
+
+    def fresh() -> Store:
+        return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db", durability="relaxed")
+
+    machine = twin_machine(lambda: open_store("memory://"), fresh, limit_keys=LIMIT_KEYS)
+    run_state_machine_as_test(machine, settings=settings(BOUNDED, max_examples=examples))
 
 
 @pytest.mark.parametrize("examples", [15, pytest.param(300, marks=pytest.mark.slow)])

@@ -18,6 +18,7 @@ from ..records.run import Ending, Execution, Failure, OutputChunk, Progress, Run
 from ..records.step import StepRef, StepValue
 from ..records.unreadable import readable, unreadable_record
 from ..retry import Backoff
+from .ranks import priority_of
 
 COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
@@ -209,7 +210,7 @@ def strict_job_of(row: Row) -> Job:
     extra = read_options(options)
     due = instant(run_at)
     return Job(
-        id=id, queue=queue, task=task, priority=-rank, state=_STATES[state], run_at=due,
+        id=id, queue=queue, task=task, priority=priority_of(rank), state=_STATES[state], run_at=due,
         created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
         attempt=attempt, crashes=crashes, runs=runs,
         lease=lease if state == "running" else None, worker=worker if state == "running" else None,
@@ -241,7 +242,7 @@ def unreadable_job(row: Row, error: Exception) -> Job:
 
     at = {name: _instant_or_none(columns.get(name)) for name in _NAMES if name.endswith("_at")}
     return Job(
-        id=record.name, queue=text("queue") or "", task=text("task") or "", priority=-number("rank"),
+        id=record.name, queue=text("queue") or "", task=text("task") or "", priority=priority_of(number("rank")),
         state=state, run_at=at["run_at"] or EPOCH, created_at=at["created_at"] or EPOCH, expires_at=at["expires_at"],
         attempt=number("attempt"), crashes=number("crashes"), runs=number("runs"),
         lease=text("lease") if running else None, worker=text("worker") if running else None,
@@ -294,7 +295,7 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
         )  # fmt: skip
     extra = read_options(options)
     return Job(
-        id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
+        id=id, queue=queue, task=task, priority=priority_of(rank), state=_RUNNING, run_at=due,
         created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
         attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from ..clock import EPOCH
 from ..ids import Lease
@@ -23,7 +22,9 @@ from ..records.tally import SPAN_SECONDS, Span
 from ..records.worker import Claim, WorkerCommands, WorkerInfo
 from ..retry import Backoff
 from ..store import Store
+from .twin_answers import Verb, each, plain
 from .twin_documents import DOCUMENT_STEPS, DocumentSteps
+from .twin_limits import LIMIT_STEPS, LimitSteps, limit_key_of_request
 from .twin_schedules import ID, OWN_JOBS, SCHEDULE_STEPS, SCHEDULES, ScheduleSteps
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -32,8 +33,6 @@ QUEUES, TASKS, TAGS, WORKERS = ("high", "low"), ("mail", "resize"), ("x", "y"), 
 _FAILURE = Failure("ValueError", "böse 'x' 17")
 
 T = TypeVar("T")
-Verb = Callable[[Store], Awaitable[T]]
-
 _ids = st.integers(0, OWN_JOBS - 1).map(ID.format)
 _any_ids = st.integers(0, OWN_JOBS + 19).map(ID.format)
 _OPTIONS: list[dict[str, Any]] = [
@@ -168,22 +167,43 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
         },
     ),
 ]
-_steps = st.sampled_from(
-    [step for step in [*_STEPS, *SCHEDULE_STEPS, *DOCUMENT_STEPS] for _ in range(step[0])]
-).flatmap(lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2])))
+_Steps = st.SearchStrategy[tuple[str, dict[str, Any]]]
 
 
-def twin_machine(make_left: Callable[[], Store], make_right: Callable[[], Store]) -> type[RuleBasedStateMachine]:
-    """Returns a Hypothesis state machine over two new stores; run its `TestCase`."""
+def _weighted(*steps: tuple[int, str, dict[str, st.SearchStrategy[Any]]]) -> _Steps:
+    chosen = st.sampled_from([step for step in steps for _ in range(step[0])])
+    return chosen.flatmap(lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2])))
+
+
+_steps = _weighted(*_STEPS, *SCHEDULE_STEPS, *DOCUMENT_STEPS)
+_limit_steps = _weighted(*_STEPS, *LIMIT_STEPS)
+
+
+def twin_machine(
+    make_left: Callable[[], Store], make_right: Callable[[], Store], *, limit_keys: Sequence[str | None] = ()
+) -> type[RuleBasedStateMachine]:
+    """Returns a Hypothesis state machine over two new stores; run its `TestCase`. `limit_keys`: groups of its jobs."""
 
     class Twin(_Twin):
         def make(self) -> tuple[Store, Store]:
             return make_left(), make_right()
 
-    return Twin
+    if not limit_keys:
+        return Twin
+
+    class LimitedTwin(Twin):
+        def __init__(self) -> None:
+            self.limit_keys = limit_keys
+            super().__init__()
+
+        @rule(step=_limit_steps)
+        def play(self, step: tuple[str, dict[str, Any]]) -> None:
+            self._play(step)
+
+    return LimitedTwin
 
 
-class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
+class _Twin(ScheduleSteps, DocumentSteps, LimitSteps, RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
@@ -215,7 +235,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
 
     def _both(self, verb: Verb[T], learn: Callable[[T, T], None] | None = None) -> T:
         """Runs a verb on both stores, asserts that the answers are equal, and returns the left one."""
-        left, right = self._loop.run_until_complete(_each(verb, self._stores))
+        left, right = self._loop.run_until_complete(each(verb, self._stores))
         if learn is not None:
             learn(left, right)
         seen = [plain(answer, alias) for answer, alias in zip((left, right), self.aliases, strict=True)]
@@ -237,6 +257,9 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
 
     @rule(step=_steps)
     def play(self, step: tuple[str, dict[str, Any]]) -> None:
+        self._play(step)
+
+    def _play(self, step: tuple[str, dict[str, Any]]) -> None:
         verb, given = step
         getattr(self, verb)(**given)
 
@@ -252,10 +275,8 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
         if self._stores:
             left = self._stores[:1]
             ((rows,), (jobs,)) = (
-                self._loop.run_until_complete(_each(lambda store: store.schedules(limit=9), left)),
-                self._loop.run_until_complete(
-                    _each(lambda store: store.jobs(Filter(), now=self.now, limit=1000), left)
-                ),
+                self._loop.run_until_complete(each(lambda store: store.schedules(limit=9), left)),
+                self._loop.run_until_complete(each(lambda store: store.jobs(Filter(), now=self.now, limit=1000), left)),
             )
             going = {job.id for job in jobs if not job.state.final}
             assert all(set(row.active) <= going for row in rows)
@@ -266,8 +287,13 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
 
     def enqueue(self, requests: list[dict[str, Any]]) -> None:
-        jobs = [NewJob(**self._dated(request), **request["options"]) for request in requests]
+        jobs = self._new_jobs(requests)
         self._both(lambda store: store.enqueue(jobs, now=self.now))
+
+    def _new_jobs(self, requests: list[dict[str, Any]]) -> list[NewJob]:
+        keys = self.limit_keys or [None]
+        more = [{**one["options"], "limit_key": limit_key_of_request(one, keys)} for one in requests]
+        return [NewJob(**self._dated(one), **given) for one, given in zip(requests, more, strict=True)]
 
     def claim(self, worker: str, queues: Sequence[str] | None, tasks: Sequence[str], limit: int) -> None:
         def verb(store: Store) -> Awaitable[Claim]:
@@ -276,7 +302,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
         taken = self._both(verb, self._learn)
         self.runs += [(job.id, self.aliases[0][job.lease or ""]) for job in taken.jobs]
         self.places |= {
-            job.id: {"task": job.task, "queue": job.queue, "schedule": job.schedule, "due_at": job.due_at}
+            job.id: {name: getattr(job, name) for name in ("task", "queue", "schedule", "due_at", "limit_key")}
             for job in taken.jobs
         }
 
@@ -301,7 +327,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
         self, chosen: list[tuple[int, dict[str, Any], dict[str, Any]]], then: list[dict[str, Any]] | None = None
     ) -> None:
         outcomes = []
-        after = tuple(NewJob(**self._dated(request), **request["options"]) for request in then or ())
+        after = tuple(self._new_jobs(then or []))
         for n, ending, extra in chosen if self.runs else []:
             # Counted from the newest run, so that small numbers are runs still under way.
             job_id, lease = self.runs[-1 - n % len(self.runs)]
@@ -420,22 +446,3 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
             for name, value in fields.items()
             if name != "options"
         }
-
-
-async def _each(verb: Verb[T], stores: Sequence[Store]) -> list[T]:
-    return [await verb(store) for store in stores]
-
-
-def plain(answer: Any, aliases: Mapping[Lease, str]) -> Any:
-    """An answer as builtins that can be compared, with each lease replaced by its alias."""
-    match answer:
-        case Struct():
-            return {"": type(answer).__name__, **plain(asdict(answer), aliases)}
-        case dict():
-            return {name: plain(value, aliases) for name, value in answer.items()}
-        case list() | tuple():
-            return [plain(value, aliases) for value in answer]
-        case str():
-            return aliases.get(answer, answer)
-        case _:
-            return answer

@@ -82,7 +82,7 @@ def decode_flows(rows: Sequence[Sequence[str]]) -> dict[JobId, Flow]:
 
 async def _read_graphs(db: Session, flows: Mapping[JobId, Flow]) -> dict[JobId, Graph]:
     found = {id: graph for id, flow in flows.items() if (graph := _GRAPHS.get(flow)) is not None}
-    if missing := [id for id in flows if id not in found]:
+    if missing := [id for id, flow in flows.items() if flow.planned and id not in found]:
         found.update(decode_graphs([(*row,) for row in await db.rows(_PLANS, missing)], _GRAPHS))
     return found
 
@@ -159,7 +159,7 @@ async def write_flows(db: Session, tables: CountedTables) -> dict[JobId, int]:
         # Again, if a migration has lowered it since: it found no flow before it let this transaction insert one.
         await db.run(RAISE_LATCH)
     changed, new = tables.changed_flows(), tables.new_flows()
-    if not plans and any(flow is not None and not flow.planned for flow in changed.values()):
+    if not plans and any(id in new and flow is not None and not flow.planned for id, flow in changed.items()):
         await db.run(RAISE_LATCH)
     texts = {id: _encode(flow).decode() for id, flow in changed.items() if flow is not None}
     if added := {id: text for id, text in texts.items() if id in new}:

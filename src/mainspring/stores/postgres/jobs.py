@@ -226,12 +226,23 @@ _HOLDERS_AND_JOBS = f"""{_HOLDERS} UNION ALL SELECT {COLUMNS} FROM mainspring_jo
     UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($3)"""
 
 
+_JOBS = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1)
+    UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($1)"""
+
+
+async def rows_of_jobs(db: Session, ids: Collection[JobId]) -> list[Any]:
+    """The jobs of these ids as rows of COLUMNS, in no order."""
+    return await db.rows(_JOBS, list(ids))
+
+
 async def find_jobs(db: Session, keys: Iterable[str], ids: Collection[JobId]) -> list[Job]:
     """The jobs that hold these keys, named as in rules/keys.py, and the jobs of these ids; read without a lock."""
     chosen = list(keys)
     unique, idempotent = ([key[1:] for key in chosen if key[0] == kind] for kind in "ui")
-    if ids:
+    if not chosen:
+        rows = await rows_of_jobs(db, ids) if ids else []
+    elif ids:
         rows = await db.rows(_HOLDERS_AND_JOBS, unique, idempotent, list(ids))
     else:
-        rows = await db.rows(_HOLDERS, unique, idempotent) if chosen else []
+        rows = await db.rows(_HOLDERS, unique, idempotent)
     return [job_of(row) for row in rows]

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ...clock import micros
+from ...ids import JobId
 from ...records.job import Job
 from ...records.query import Cursor, Filter, Sort
 from ..rows import job_of
@@ -24,6 +25,7 @@ from .handle import PostgresHandle
 from .id_windows import id_after, micros_of_id, windows_of
 from .job_groups import FINISHED, JOBS, Table
 from .job_query import EVERYTHING, PostgresJobQuery, Window
+from .jobs import rows_of_jobs
 from .pool import Session
 
 NEAR_ROWS = 5_000
@@ -47,9 +49,17 @@ class PostgresLists(PostgresHandle):
         sort: Sort = "created",
         brief: bool = False,
     ) -> list[Job]:
+        if (ids := _ids_alone(which)) is not None and len(ids) <= limit and not (after or brief) and sort == "created":
+            found = await self._call(lambda db: rows_of_jobs(db, ids))
+            return sorted([job_of(row) for row in found], key=lambda job: job.id, reverse=newest)
         us = micros(now)
         rows = await self._read(lambda db: job_page(db, which, us, limit, after, newest, sort, brief))
         return [job_of(row) for row in rows]
+
+
+def _ids_alone(which: Filter) -> Sequence[JobId] | None:
+    """The ids of a filter that has no other condition."""
+    return which.ids if which == Filter(ids=which.ids) else None
 
 
 async def job_page(

@@ -126,9 +126,9 @@ def _by_waiting_state(base: str, states: Collection[str], groups: Iterable[str],
     for name in groups:
         if "pending" in states:
             yield _sorted(f"{base}:ready:{name}", _ids_in)
-            yield _scored(f"{base}:later:{name}", "-inf", us, _ids_in)
+            yield from (_scored(f"{base}:{key}:{name}", "-inf", us, _ids_in) for key in ("later", "limited"))
         if "scheduled" in states:
-            yield _scored(f"{base}:later:{name}", f"({us}", "+inf", _ids_in)
+            yield from (_scored(f"{base}:{key}:{name}", f"({us}", "+inf", _ids_in) for key in ("later", "limited"))
     if "retrying" in states:
         queues = dict.fromkeys(name.partition("\0")[0] for name in groups)
         yield from (_scored(f"{base}:again:{queue}") for queue in queues)
@@ -139,7 +139,7 @@ def unfinished_beside_ready(base: str, names: RegisterNames) -> Iterator[IndexSe
     yield _set(f"{base}:suspect")
     yield from (_set(f"{base}:held:{worker}") for worker in names.holders)
     yield from (_set(f"{base}:parked:{name}") for name in names.parks)
-    yield from (_scored(f"{base}:later:{name}", ids=_ids_in) for name in names.groups)
+    yield from (_scored(f"{base}:{key}:{name}", ids=_ids_in) for name in names.groups for key in ("later", "limited"))
     yield from (_scored(f"{base}:again:{queue}") for queue in {name.partition("\0")[0] for name in names.groups})
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from msgspec import UNSET
+
 from ...ids import JobId
-from ...records.job import Action
-from ...records.query import Changed, Cursor, Filter, Refusal, Updates
+from ...records.job import Action, Job
+from ...records.limit import limit_name
+from ...records.query import Changed, Cursor, Filter, Refusal, Update, Updates
 from .. import rules
 from ..rules.change import ChangedJobs
 from ..rules.change import change as change_by_rule
@@ -46,6 +49,17 @@ class RedisChange(RedisHandle):
         return changed
 
 
+def _limit_refusal(shards: Shards, job: Job, update: Update | None) -> Refusal | None:
+    """Why a job does not move to that queue: another shard would count it for its limit."""
+    if job.limit_key is None or update is None or update.queue is UNSET:
+        return None
+    if shards.of(update.queue) is shards.of(job.queue):
+        return None
+    name = limit_name(job.limit_key)
+    error = f"its limit {name} is counted in the cluster's home of its queue, and {update.queue!r} is in another one"
+    return Refusal(job.state, error=error)
+
+
 async def _change(
     shards: Shards,
     action: Action,
@@ -62,6 +76,8 @@ async def _change(
 
     def rule(tables: LoadedTables, id: JobId) -> ChangedJobs:
         job = tables.job(id)
+        if job is not None and (refusal := _limit_refusal(shards, job, rules.update_of(update, id))) is not None:
+            return [], {id: refusal}
         # A job that changed after it was listed is taken as it is now, or left out if it no longer matches.
         chosen = [job] if job is not None and rules.matches_filter(job, which, now) else []
         return change_by_rule(tables, action, chosen, now, reason, update)

@@ -1,7 +1,8 @@
 -- Claims due jobs in the order of priority, run_at and id. Without a lease it only returns the jobs it would take.
 -- KEYS[1] is the base of the shard.
 -- ARGV: now; the claim's limit; how many jobs to take from this shard; worker; lease or ''; the bytes of records after
--- which no further job is taken; the number of queues, or -1 for all; the number of tasks; the queues; the tasks.
+-- which no further job is taken; the number of queues, or -1 for all; the number of tasks; 1 if the rules in Python have
+-- seen to suspects and circuits, else 0; the queues; the tasks.
 -- Returns, if nothing but the order decides: when to claim again (now if there may be more, '' if never), and ids and
 -- records of the jobs alternately; without a lease their entries in `ready`, and the sizes of their records.
 -- Else it takes nothing and returns 'silent' if the worker's expiry has passed, 'look' if expired jobs, suspects or
@@ -15,20 +16,26 @@ local queues, tasks = nil, {}
 local bytes, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 if count >= 0 then
   queues = {}
-  for n = 9, 8 + count do queues[ARGV[n]] = true end
+  for n = 10, 9 + count do queues[ARGV[n]] = true end
 else
   count = 0
 end
-for n = 9 + count, 8 + count + tonumber(ARGV[8]) do tasks[ARGV[n]] = true end
+for n = 10 + count, 9 + count + tonumber(ARGV[8]) do tasks[ARGV[n]] = true end
 
 local until_at = redis.call('HGET', base .. 'until', worker)
 if not until_at or tonumber(until_at) <= now then return { 'silent' } end
-if redis.call('EXISTS', base .. 'suspect') > 0 then return { 'look' } end
+-- One call tells whether there is any of some keys that stores rarely have.
+local rare = redis.call('EXISTS', base .. 'suspect', base .. 'limited', base .. 'idle') > 0
+local only_order = ARGV[9] == '1'
+if rare and not only_order and redis.call('EXISTS', base .. 'suspect') > 0 then return { 'look' } end
 local shut, circuits = {}, redis.call('HGETALL', base .. 'open')
 for n = 1, #circuits, 2 do
   if tasks[circuits[n]] then
     shut[circuits[n]] = tonumber(circuits[n + 1])
-    if shut[circuits[n]] <= now then return { 'look' } end
+    if shut[circuits[n]] <= now then
+      if not only_order then return { 'look' } end
+      shut[circuits[n]] = math.huge -- the rules tell when to claim again
+    end
   end
 end
 local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
@@ -38,14 +45,19 @@ local paused = {}
 for _, name in ipairs(redis.call('SMEMBERS', base .. 'paused')) do paused[name] = true end
 -- Whether this worker serves the group, and until when its circuit is open.
 local function served(group)
-  local queue, task = string.match(group, '^(%Z*)%z(.*)$')
+  local queue, task = string.match(group, '^(%Z*)%z(%Z*)')
   return tasks[task] and not paused[queue] and (not queues or queues[queue]), shut[task]
 end
 
 -- Jobs that have become due move from `later` to `ready`.
 local moved = {}
 for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now)) do
-  local due = redis.call('ZRANGEBYSCORE', base .. 'later:' .. group, '-inf', now, 'LIMIT', 0, 1000)
+  local limited = limit_of(group)
+  if limited then
+    move_due(group, now)
+    rare = true
+  end
+  local due = limited and {} or redis.call('ZRANGEBYSCORE', base .. 'later:' .. group, '-inf', now, 'LIMIT', 0, 1000)
   if due[1] then
     local ready = {}
     for n = 1, #due do
@@ -57,12 +69,7 @@ for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now))
     redis.call('SADD', base .. 'stocked', group)
     moved[#moved + 1] = group
   end
-  local first = redis.call('ZRANGE', base .. 'later:' .. group, 0, 0, 'WITHSCORES')
-  if first[2] then
-    redis.call('ZADD', base .. 'next', first[2], group)
-  else
-    redis.call('ZREM', base .. 'next', group)
-  end
+  update_later(group)
 end
 local indexed, stocked = has_heads(), redis.call('SCARD', base .. 'stocked')
 if indexed and stocked <= FEW_GROUPS then
@@ -251,7 +258,30 @@ if indexed then
 else
   read_all()
 end
-if early then return { 'look' } end -- the clock was set back
+if early then -- the clock was set back
+  if not only_order then return { 'look' } end
+  local due = {}
+  for n = 1, #found do
+    if found[n][2] <= now then due[#due + 1] = found[n] end
+  end
+  found = due
+end
+
+-- Groups of jobs with a limit that this worker serves, and what the claim has met of them.
+local limited_groups, met = {}, {}
+if rare then
+  forget_idle(now)
+  for _, group in ipairs(redis.call('SMEMBERS', base .. 'limited')) do
+    local takes, closed = served(group)
+    if takes then end_rates(group, now) end
+    if takes and not closed then limited_groups[#limited_groups + 1] = group end
+  end
+  found, met = with_limited(found, limited_groups, most, now, before, function(group, member, entry)
+    redis.call('ZREM', base .. 'ready:' .. group, member)
+    redis.call('HSET', base .. 'malformed', entry, group)
+    redis.call('HINCRBY', base .. 'health', 'stale', 1)
+  end)
+end
 
 local ids, taken, total = {}, {}, math.min(most, #found)
 for n = 1, total do ids[n] = string.sub(found[n][3], 11) end
@@ -261,7 +291,8 @@ local function each(list, step, call)
 end
 if has_locks() then
   for n = 1, total do
-    local transaction = lock_of(base .. 'job', ids[n])
+    local limited = found[n].state
+    local transaction = lock_of(base .. 'job', ids[n]) or (limited and lock_of_limit(limited))
     if transaction then return { 'held', transaction } end
   end
 end
@@ -271,13 +302,25 @@ local function next_at()
   local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
   local soonest = expiry and tonumber(expiry)
   local function may(at)
-    if not soonest or at < soonest then soonest = at end
+    if at < (soonest or math.huge) then soonest = at end
   end
   local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
   for n = 1, #waiting, 2 do
     local takes, closed = served(waiting[n])
-    if takes then may(math.max(tonumber(waiting[n + 1]), closed or 0)) end
-    if takes and not closed then break end
+    if limit_of(waiting[n]) then
+      local at = takes and next_later(waiting[n])
+      if at then may(math.max(at, closed or 0)) end
+    else
+      if takes then may(math.max(tonumber(waiting[n + 1]), closed or 0)) end
+      if takes and not closed then break end
+    end
+  end
+  for n = 1, #limited_groups do
+    local at = next_rate(limited_groups[n])
+    if at then may(at) end
+  end
+  for n = 1, lease == '' and #met or 0 do
+    if has_room(met[n].state) then may(math.max(now, opens_at(met[n].state))) end
   end
   if next(shut) then
     for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
@@ -308,21 +351,27 @@ end
 if lease == '' then
   local entries, sizes = {}, {}
   for n = 1, total do
-    entries[n] = found[n][3]
+    entries[n] = found[n].state and placed(found[n][3], found[n][2]) or found[n][3]
     sizes[n] = records[n] and #records[n] or 0
   end
   return { (total == limit or cut) and ARGV[1] or next_at(), entries, sizes }
 end
 
 for n = 1, total do
-  local group = found[n][4]
+  local group, entry = found[n][4], found[n][3]
+  if found[n].state then
+    redis.call('ZREM', base .. 'limited:' .. string.match(group, '^%Z*%z%Z*'), entry)
+    group, entry = found[n].source.group, found[n].member
+  end
   taken[group] = taken[group] or {}
-  table.insert(taken[group], found[n][3])
+  table.insert(taken[group], entry)
 end
 local changed = {}
 for group, entries in pairs(taken) do
   each(entries, 1000, function(...) redis.call('ZREM', base .. 'ready:' .. group, ...) end)
-  if indexed then
+  if limit_of(group) then
+    -- its turns are made again below
+  elseif indexed then
     changed[#changed + 1] = group
   elseif redis.call('EXISTS', base .. 'ready:' .. group) == 0 then
     redis.call('SREM', base .. 'stocked', group)
@@ -338,7 +387,7 @@ elseif total > 0 and stocked > MANY_GROUPS then
   update_heads(redis.call('SMEMBERS', base .. 'stocked'))
 end
 
-local kept, claims, expiring, again = {}, {}, {}, {}
+local kept, claims, expiring, again, given, given_ids = {}, {}, {}, {}, {}, {}
 local head = lease .. '\0' .. worker .. '\0' .. ARGV[1] .. '\0'
 local answer = {}
 for n = 1, total do
@@ -349,6 +398,7 @@ for n = 1, total do
     local bits = string.byte(letter) - 64
     claims[#claims + 1] = ids[n]
     claims[#claims + 1] = head .. letter .. '\0' .. found[n][4]
+    if found[n].state then given[#given + 1], given_ids[#given_ids + 1] = found[n], ids[n] end
     if bits % 8 >= 4 then expiring[#expiring + 1] = ids[n] end
     if bits % 16 >= 8 then
       local queue = string.match(found[n][4], '^(%Z*)')
@@ -360,6 +410,10 @@ for n = 1, total do
   else
     redis.call('HINCRBY', base .. 'health', 'stale', 1)
   end
+end
+if rare then
+  write_limited(given, given_ids, met, now)
+  forget_groups(limited_groups)
 end
 each(claims, 2000, function(...) redis.call('HSET', base .. 'run', ...) end)
 each(kept, 1000, function(...) redis.call('SADD', base .. 'held:' .. worker, ...) end)

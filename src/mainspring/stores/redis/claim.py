@@ -25,7 +25,8 @@ from ...records.unreadable import decoded
 from ...records.worker import Claim
 from ..rules import claim as rules
 from ..rules.claim_index import ClaimIndex
-from ..rules.limit_gates import NO_LIMITS, LimitRows
+from ..rules.conflict import size_of
+from ..rules.limit_gates import LimitRows
 from ..rules.loaded import LoadedTables
 from ..rules.read_sets import Name
 from .access_paths import group_names
@@ -36,9 +37,11 @@ from .diff import unit_of
 from .handle import RedisHandle
 from .index import Command
 from .job_reads import read_shard
+from .limit_rows import LoadedLimitRows, first_limited
 from .listener import RedisWakeups
 from .reads import fetch
 from .records import claimed_job, unpacked
+from .releases import has_had_limits
 from .shard import Shard, Shards
 from .snapshot import Found, Snapshot
 from .transact import contend_one, settle
@@ -96,9 +99,31 @@ class RedisClaim(RedisHandle):
         now: datetime,
     ) -> Claim:
         """Claims jobs: by claim.lua if nothing but the order decides, else by the rule."""
+        if (found := await self._claim_in_order(shards, queues, worker, tasks, limit, now)) is not None:
+            return found
+        if not await has_had_limits(shards):
+            return await _claim_by_rule(shards, queues, worker, tasks, limit, now)
+        first = await _claim_by_rule(shards, queues, worker, tasks, limit, now, only_first=True)
+        left = limit - len(first.jobs)
+        rest = await self._claim_in_order(shards, queues, worker, tasks, left, now, first=first.jobs) if left else None
+        return first if rest is None else _joined(first, rest)
+
+    async def _claim_in_order(
+        self,
+        shards: Shards,
+        queues: Collection[str] | None,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+        *,
+        first: Sequence[Job] | None = None,
+    ) -> Claim | None:
+        """A claim by claim.lua; None if something else than the order decides. `first` is what the rule has claimed."""
         lease, us = os.urandom(8).hex(), micros(now)
         names = list(queues) if queues is not None else []
-        which: list[Arg] = [CLAIM_BYTES, -1 if queues is None else len(names), len(tasks), *names, *tasks]
+        count, room = -1 if queues is None else len(names), CLAIM_BYTES - sum(map(size_of, first or ()))
+        which: list[Arg] = [max(1, room), count, len(tasks), int(first is not None), *names, *tasks]
         attempts = Attempts(shards, "claim")
         while True:
             if len(shards.all) == 1:
@@ -108,7 +133,7 @@ class RedisClaim(RedisHandle):
                     shards, limit, lambda most, lease: [us, limit, most, worker, lease, *which], lease
                 )
             if any(status in REFUSALS[:2] for status, *_ in answers):
-                return await _claim_by_rule(shards, queues, worker, tasks, limit, now)
+                return None
             if held := [(shard, one[1]) for shard, one in zip(shards.all, answers, strict=True) if one[0] == b"held"]:
                 await resolve(shards, held[0][0], held[0][1].decode())
                 await attempts.pause()
@@ -118,8 +143,8 @@ class RedisClaim(RedisHandle):
             jobs, broken = decoded("job", named_pairs, lambda pair: claimed_job(*pair, lease, worker, now))
             if broken:
                 await set_aside(shards, broken, worker, us)
-            if len(answers) > 1:
-                jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+            if len(answers) > 1 or any(job.limit_key is not None for job in jobs):
+                jobs.sort(key=rules.claim_order)
             instants = [nearest_instant(int(float(status))) for status, _ in answers if status != b""]
             return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
@@ -174,28 +199,52 @@ def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[byte
     return fit, left
 
 
+def _joined(one: Claim, other: Claim) -> Claim:
+    instants = [claim.next_at for claim in (one, other) if claim.next_at is not None]
+    return Claim(
+        sorted([*one.jobs, *other.jobs], key=rules.claim_order),
+        min(instants, default=None),
+        one.expired,
+        [*one.unreadable, *other.unreadable],
+    )
+
+
 async def _claim_by_rule(
-    shards: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
+    shards: Shards,
+    queues: Collection[str] | None,
+    worker: WorkerId,
+    tasks: Collection[str],
+    limit: int,
+    now: datetime,
+    *,
+    only_first: bool = False,
 ) -> Claim:
-    """A claim by the rule, which also handles expired jobs, suspects and open circuits."""
+    """A claim by the rule, which also handles expired jobs, suspects and open circuits.
+
+    `only_first`: only suspects and probes of circuits are claimed, also those with a limit.
+    """
     broken: dict[JobId, UnreadableRecord] = {}
 
     async def propose() -> tuple[Claim, Unit]:
         snapshot, paused = Snapshot(), set[str]()
         await fetch(shards, snapshot, [Name("worker", worker), Name("circuits", "")])
-        for found, names, others in await shards.each(lambda shard: _candidates(shards, shard, limit, now)):
+        probed = _half_open(snapshot) if only_first else None
+        for found, names, others in await shards.each(lambda shard: _candidates(shards, shard, limit, now, probed)):
             snapshot.jobs |= found
             paused |= names
             broken.update((one.name, one) for one in others)
         schedules = _schedules_of(snapshot, now)
         await fetch(shards, snapshot, schedules)
         tables = ClaimCandidates()
+        await tables.limit_rows.read(shards, [job for _, job in snapshot.jobs.values() if job is not None])
         snapshot.fill(tables, [Name("worker", worker), Name("circuits", ""), *schedules])
         snapshot.fill(tables, [Name("job", id) for id in snapshot.jobs])
         expired = rules.expire_due(tables, now)
         await settle(shards, snapshot, [tables])
         claim = _run_rule(tables, expired, paused, queues, worker, tasks, limit, now)
-        return claim, unit_of(shards, snapshot, tables, micros(now), {job.queue for job in claim.jobs})
+        unit = unit_of(shards, snapshot, tables, micros(now), {job.queue for job in claim.jobs})
+        limits = tables.limit_rows
+        return claim, Unit([*unit.conditions, *limits.conditions()], [*unit.commands, *limits.commands()])
 
     return replace(await contend_one(shards, "claim", propose, "new final"), unreadable=list(broken.values()))
 
@@ -206,7 +255,9 @@ class ClaimCandidates(LoadedTables):
     def __init__(self) -> None:
         super().__init__(flows=True)
         self.index = ClaimIndex(self.job)
-        self.limits: LimitRows = NO_LIMITS
+        self.limit_rows = LoadedLimitRows()
+        self.limits: LimitRows = self.limit_rows
+        self.index.limited = self.limit_rows.counts
 
     def add_job(self, id: JobId, job: Job | None) -> None:
         super().add_job(id, job)
@@ -243,12 +294,20 @@ def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
     return {Name("schedule", job.counted_schedule or "") for job in jobs if job.shown(now) == "expired"}
 
 
+def _half_open(snapshot: Snapshot) -> set[str]:
+    """The tasks whose circuit is open: of these a claim in order takes no job."""
+    return {
+        task for task, (_, one) in (snapshot.circuits or {}).items() if one is not None and one.open_until is not None
+    }
+
+
 async def _candidates(
-    shards: Shards, shard: Shard, limit: int, now: datetime
+    shards: Shards, shard: Shard, limit: int, now: datetime, probed: Collection[str] | None
 ) -> tuple[dict[JobId, Found], set[str], list[UnreadableRecord]]:
     """The jobs that a claim may take or end: the first of every group, suspects, expired ones and the next to expire.
 
-    Also returns the paused queues, and the jobs that could not be decoded and were set aside.
+    Also returns the paused queues, and the jobs that could not be decoded and were set aside. `probed`: only the groups
+    of these tasks, also of jobs with a limit.
     """
     base, us = shard.base, micros(now)
     expired = await shard.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us, "LIMIT", 0, MAX_EXPIRED)
@@ -259,11 +318,14 @@ async def _candidates(
     ]
     # With very many expired jobs a claim ends some of them and takes nothing: the next claim follows at once.
     groups = [] if len(expired) == MAX_EXPIRED else await group_names(shard)
+    if probed is not None:
+        groups = [name for name in groups if name.partition("\0")[2] in probed]
+    limited = await first_limited(shard, probed) if probed and groups else []
     for name in groups:
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
     paused, suspects, first, *entries = await shard.multi(commands)
-    found = await read_shard(shard, [unpacked(id) for id in {*suspects, *first, *expired}])
+    found = await read_shard(shard, [unpacked(id) for id in {*suspects, *first, *expired, *limited}])
     entries = await _read_within_bytes(shard, entries, found, set(expired))
     twice = [name for name in groups for _ in range(2)]
     placed = [(name, entry) for name, some in zip(twice, entries, strict=True) for entry in some]

@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 async def add_items(shards: Shards, job: NewJob, now: int) -> Enqueued | None:
     """The answer, if the items were added to a job. None: the request begins a job, or is one for the rule."""
     collect, key = job.collect, job.unique_key
-    if collect is None or key is None or len(shards.all) > 1 or job.idempotency_key is not None:
+    if collect is None or key is None or len(shards.all) > 1 or job.idempotency_key is not None or job.limit_key:
         return None
     head, begin, items = job.payload.partition("[")
     if not begin or job.fingerprint is None:

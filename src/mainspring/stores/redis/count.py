@@ -75,6 +75,8 @@ async def _count_waiting(shard: Shard, now: datetime) -> ByQueue:
             ("ZCARD", f"{base}:ready:{name}"),
             ("ZCOUNT", f"{base}:later:{name}", "-inf", us),
             ("ZCARD", f"{base}:later:{name}"),
+            ("ZCOUNT", f"{base}:limited:{name}", "-inf", us),
+            ("ZCARD", f"{base}:limited:{name}"),
         )
     for name in queues:
         commands += (("ZCOUNT", f"{base}:again:{name}", "-inf", us), ("ZCARD", f"{base}:again:{name}"))
@@ -88,9 +90,9 @@ async def _count_waiting(shard: Shard, now: datetime) -> ByQueue:
     found: ByQueue = {}
     for name in groups:
         count = found.setdefault(name.partition("\0")[0], Counter())
-        ready, due, later = next(answers), next(answers), next(answers)
-        count["pending"] += ready + due
-        count["scheduled"] += later - due
+        ready, due, later, limited_due, limited = (next(answers) for _ in range(5))
+        count["pending"] += ready + due + limited_due
+        count["scheduled"] += later - due + limited - limited_due
     for name in queues:
         due, all = next(answers), next(answers)
         found[name]["retrying"] += all
@@ -98,7 +100,7 @@ async def _count_waiting(shard: Shard, now: datetime) -> ByQueue:
         found[name]["scheduled"] -= all - due
     for claim in next(answers):
         parts = claim.split(b"\0")
-        if len(parts) == CLAIM_PARTS and parts[0] != _ASIDE:
+        if len(parts) in CLAIM_PARTS and parts[0] != _ASIDE:
             found.setdefault(parts[4].decode(), Counter())["running"] += 1
     parks, suspects, late = next(answers), set(next(answers)), next(answers)
     await _count_parked(shard, found, [name.decode() for name in parks])

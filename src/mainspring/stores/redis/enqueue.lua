@@ -2,7 +2,7 @@
 -- KEYS[1] is the base of the shard.
 -- ARGV: the topic to publish; the number of jobs; the number of their keys; ids and records alternately; keys and ids
 -- alternately; the entries in `keys`, as ZADD takes them; then for each group its name, the numbers of arguments for its
--- sets made, ready and later, and these arguments, as ZADD takes them.
+-- sets made, ready, later and limited, and these arguments, as ZADD takes them. The name of a limited group has the key.
 -- Returns 1; 0 if there are keys and it wrote nothing, since a key is held, a job exists, or a transaction has locks.
 local base, jobs, keys = KEYS[1] .. ':', tonumber(ARGV[2]), tonumber(ARGV[3])
 local known, any = {}, false
@@ -64,18 +64,25 @@ add(first_key, first_entry - 1, 1, 0, 'HSET', base .. 'key')
 add(first_entry, at - 1, 1, 0, 'ZADD', base .. 'keys')
 local stocked = {}
 while ARGV[at] do
-  local name = ARGV[at]
-  local made, ready, later = at + 4, at + 4 + ARGV[at + 1], at + 4 + ARGV[at + 1] + ARGV[at + 2]
-  at = later + ARGV[at + 3]
+  local order, key = group_and_key(ARGV[at])
+  local name, skip = order, 10
+  if key then name, skip = string.match(order, '^%Z*%z%Z*'), 12 + #key end
+  local made = at + 5
+  local ready = made + ARGV[at + 1]
+  local later = ready + ARGV[at + 2]
+  local listed = later + ARGV[at + 3]
+  at = listed + ARGV[at + 4]
   if add(made, ready - 1, 1, 0, 'ZADD', base .. 'made:' .. name) then redis.call('SADD', base .. 'groups', name) end
-  if add(ready, later - 1, 1, 10, 'ZADD', base .. 'ready:' .. name) then
-    redis.call('SADD', base .. 'stocked', name)
-    stocked[#stocked + 1] = name
+  if add(ready, later - 1, 1, skip, 'ZADD', base .. 'ready:' .. order) then
+    if key then
+      update_turn(order, key)
+    else
+      redis.call('SADD', base .. 'stocked', name)
+      stocked[#stocked + 1] = name
+    end
   end
-  if add(later, at - 1, 1, 10, 'ZADD', base .. 'later:' .. name) then
-    local first = redis.call('ZRANGE', base .. 'later:' .. name, 0, 0, 'WITHSCORES')
-    redis.call('ZADD', base .. 'next', first[2], name)
-  end
+  if add(later, listed - 1, 1, skip, 'ZADD', base .. 'later:' .. order) then update_later(order) end
+  add(listed, at - 1, 1, 10, 'ZADD', base .. 'limited:' .. name)
 end
 if has_heads() then update_heads(stocked) end
 if new then redis.call('PUBLISH', KEYS[1], ARGV[1]) end

@@ -23,6 +23,7 @@ from .attempts import Attempts
 from .collect import add_items
 from .connection import Arg
 from .enqueue_items import enqueue_items, plain_items
+from .enqueue_limited import admit_limited
 from .handle import RedisHandle
 from .index import group, has_creation_time
 from .new_jobs import MAX_JOBS, Paired, by_group, unit_of_jobs
@@ -75,12 +76,14 @@ def _args_of_one(job: NewJob, now: int) -> tuple[Arg, ...] | None:
     None if the job is not plain or due later.
     """
     id, run_at = packed(job.id), now if job.run_at is None else micros(job.run_at)
-    if run_at > now or not is_plain(job, id, now):
+    if run_at > now or job.limit_key is not None or not is_plain(job, id, now):
         return None
     return "new", id, new_record(job, now), group(job.queue, job.task), claim_key(job.priority, run_at, id)
 
 
 async def _enqueue_batch(shards: Shards, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    if any(job.limit_key is not None for job in jobs):
+        await admit_limited(shards, jobs, now)
     pairs = [(job, packed(job.id)) for job in jobs]
     if all(is_plain(job, id, us) for job, id in pairs):
         await _enqueue_plain(shards, pairs, us)
@@ -167,6 +170,6 @@ def _script_args(jobs: Paired, now: int, keys: Sequence[tuple[str, bytes]] = ())
         args += pair
     for key, id in keys:
         args += ("0", key[1:].encode() + b"\0" + id)
-    for name, made, ready, later in groups:
-        args += (name, len(made), len(ready), len(later), *made, *ready, *later)
+    for name, made, ready, later, listed in groups:
+        args += (name, len(made), len(ready), len(later), len(listed), *made, *ready, *later, *listed)
     return args

@@ -43,7 +43,15 @@ def plain_items(jobs: Sequence[NewJob], now: int) -> list[bytes] | None:
     for job in jobs:
         if job.step is None or job.step.flow != flow or not job.step.position & MAX_INDEX:
             return None
-        if job.unique_key or job.idempotency_key or job.schedule or job.expires_at or job.plan or job.tags:
+        if (
+            job.unique_key
+            or job.idempotency_key
+            or job.schedule
+            or job.expires_at
+            or job.plan
+            or job.tags
+            or job.limit_key
+        ):
             return None
         ids.append(id := packed(job.id))
         if id[:6] != time:  # else as the one before

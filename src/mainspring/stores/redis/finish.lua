@@ -8,7 +8,7 @@
 -- of the steps that end, each one's position and id, the number of words of the unit, and the unit; for each lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
 -- none).
 -- Returns the ids of the jobs whose end is not plain, and the flows that have changed since their moves were made; both are
--- empty if all were written.
+-- empty if all were written, and then follows whether a job with a limit may start now.
 local locks = has_locks()
 -- The first byte of an array of eleven values in MessagePack: the record of a new job, as records.py writes it.
 local NEW_RECORD = 0x9b
@@ -32,9 +32,14 @@ local seen = {}
 local function read(claim)
   local run = seen[claim]
   if not run then
-    local lease, worker, started, letter, _, task = string.match(claim, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(.*)$')
+    local lease, worker, started, letter, _, task, limit_key =
+      string.match(claim, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(%Z*)%z?(.*)$')
     local bits = string.byte(letter) - 64
     run = { lease = lease, worker = worker, task = task, head = lease .. '\0' .. worker .. '\0' .. started .. '\0' }
+    if limit_key ~= '' then
+      run.limit_key, run.limit = limit_key, string.match(limit_key, '^[^\n]*')
+      run.prefix = key_range(string.sub(limit_key, #run.limit + 2))
+    end
     run.keyed = bits % 2 == 1
     run.step = bits % 32 >= 16
     run.plain = (bits % 4 < 2 or run.step) and bits % 16 < 8 and (not run.keyed or ARGV[2] == '1')
@@ -102,7 +107,7 @@ for n = 1, count do
   parts[n] = part
 end
 
-local all, ends, held, ended, odd, keyed, noted = {}, {}, {}, {}, {}, {}, {}
+local all, ends, held, ended, odd, keyed, noted, limited, places = {}, {}, {}, {}, {}, {}, {}, {}, {}
 while ARGV[at] do
   local lease, count, first = ARGV[at], tonumber(ARGV[at + 1]), at + 2
   for from = first, first + count - 1, 1000 do
@@ -117,6 +122,10 @@ while ARGV[at] do
         all[#all + 1] = id
         if run.step then table.insert(part_of[id].ids, id) end
         if run.keyed then keyed[#keyed + 1] = id end
+        if run.limit then
+          table.insert(of(limited, run.limit_key), id)
+          table.insert(of(places, run.limit), run.prefix .. id)
+        end
         if row then
           row.text = with_worker(row.text, run.worker)
           noted[#noted + 1] = row
@@ -196,6 +205,15 @@ each(ends, 2000, function(...) redis.call('HSET', base .. 'end', ...) end)
 for worker, ids in pairs(held) do
   each(ids, 1000, function(...) redis.call('SREM', base .. 'held:' .. worker, ...) end)
 end
+for limit, members in pairs(places) do
+  each(members, 1000, function(...) redis.call('ZREM', base .. 'running:' .. limit, ...) end)
+end
+for limit_key, ids in pairs(limited) do
+  each(ids, 1000, function(...) redis.call('SREM', base .. 'running:' .. limit_key, ...) end)
+  free_place(limit_key)
+end
+-- Whether a job that waits may start because one with a limit has ended.
+local may_start = next(limited) and redis.call('EXISTS', base .. 'limited') == 1
 for task, pairs in pairs(ended) do
   each(pairs, 2000, function(...) redis.call('ZADD', base .. 'ended:completed\0' .. task, ...) end)
   redis.call('SADD', base .. 'ends', 'completed\0' .. task)
@@ -206,5 +224,5 @@ for n = 1, #parts do
   if parts[n].key == '' then execute(ARGV, parts[n].unit, parts[n].last, changed) end
 end
 if next(changed) then update_groups(changed) end
-redis.call('PUBLISH', KEYS[1], ARGV[1])
-return { {}, {} }
+redis.call('PUBLISH', KEYS[1], may_start and 'new final' or ARGV[1])
+return { {}, {}, may_start and 1 or 0 }

@@ -19,6 +19,7 @@ class RedisHandle:
     capabilities = Capabilities(
         store="the Redis store",
         flows=True,
+        limits=True,
         no_scripts="the Redis store has no tables, and no statements that would change them",
     )
 

@@ -9,20 +9,26 @@ from typing import Literal, NamedTuple
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import FINAL, POISON_SUSPECT_CRASHES, Job, State
+from ...records.limit import KEY_SEPARATOR, group_key, limit_name
 from ..rules.flow_changes import RETRIED_STATES
 from .records import claim_key, packed
 
 Command = tuple[str | bytes | int, ...]
 # Largest difference between the time in an id and created_at; jobs beyond it are also in the set `odd`.
 ID_TIME_TOLERANCE_MICROS = 60_000_000
+# The prefix of the sets of running jobs: that of a limit_key has their ids, that of a limit these behind the key.
+RUNNING_OF = "running:"
 # Final states that are rare among all jobs, and so also have sets in the order of creation.
 LISTED = ("dead", "cancelled")
 
 
 class IndexEntry(NamedTuple):
-    """A member of a set or a sorted set. "ready" means `ready:`, or `later:` if the score is a later instant."""
+    """A member of a set or a sorted set. "ready" means `ready:`, or `later:` if the score is a later instant.
 
-    kind: Literal["set", "sorted", "ready"]
+    "limited" means the same sets of a limited group: its key is the name of the group and the key in it.
+    """
+
+    kind: Literal["set", "sorted", "ready", "limited"]
     key: str
     member: bytes
     score: int = 0
@@ -31,6 +37,17 @@ class IndexEntry(NamedTuple):
 def group(queue: str, task: str) -> str:
     """The name of the group of a queue and a task: jobs that are claimed alike."""
     return f"{queue}\0{task}"
+
+
+def limited_group(queue: str, task: str, limit_key: str) -> str:
+    """The name of a limited group with a key in it, as turns.lua takes it apart."""
+    return f"{queue}\0{task}\0{limit_key}"
+
+
+def limited_entry(limit_key: str, entry: bytes) -> bytes:
+    """An entry, or an id, as the sets of a limited group have it: behind the key."""
+    key = group_key(limit_key).encode()
+    return len(key).to_bytes(2, "big") + key + entry
 
 
 def has_creation_time(id: bytes, created_at: int) -> bool:
@@ -98,7 +115,7 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
     if job.state is State.PENDING:
         run_at = micros(job.run_at)
         if job.crashes < POISON_SUSPECT_CRASHES:
-            yield IndexEntry("ready", its, claim_key(job.priority, run_at, id), run_at)
+            yield from _in_order(job, run_at, id, its)
         if job.expires_at is not None:
             yield IndexEntry("sorted", "expiring", id, micros(job.expires_at))
         if job.attempt and job.crashes < POISON_SUSPECT_CRASHES:
@@ -106,6 +123,9 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
     elif job.state is State.RUNNING:
         yield IndexEntry("set", f"held:{job.worker}", id)
         yield IndexEntry("set", "holders", (job.worker or "").encode())
+        if job.limit_key is not None:
+            yield IndexEntry("set", f"{RUNNING_OF}{job.limit_key}", id)
+            yield IndexEntry("sorted", f"{RUNNING_OF}{limit_name(job.limit_key)}", limited_entry(job.limit_key, id))
     elif not job.state.final:
         yield IndexEntry("set", f"parked:{job.state.value}\0{job.queue}", id)
         yield IndexEntry("set", "parks", f"{job.state.value}\0{job.queue}".encode())
@@ -118,6 +138,17 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
         if job.state is State.DEAD and job.failure is not None:
             yield IndexEntry("sorted", f"dead:{job.task}\0{job.failure.kind}", id, at)
             yield IndexEntry("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
+
+
+def _in_order(job: Job, run_at: int, id: bytes, its: str) -> Iterator[IndexEntry]:
+    """The entries of a pending job in the order of claims. Lists find those with a limit in `limited`."""
+    entry = claim_key(job.priority, run_at, id)
+    if job.limit_key is None:
+        yield IndexEntry("ready", its, entry, run_at)
+    else:
+        yield IndexEntry("sorted", f"limited:{its}", entry, run_at)
+        name = limited_group(job.queue, job.task, job.limit_key)
+        yield IndexEntry("limited", name, limited_entry(job.limit_key, entry), run_at)
 
 
 def final_entries(id: bytes, task: str) -> Iterator[IndexEntry]:
@@ -135,18 +166,25 @@ def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Ite
     """Commands that turn the entries of the old job into those of the new one."""
     before = set() if old is None else set(index_entries(old))
     after = set() if new is None else set(index_entries(new))
-    changed_groups = set()
+    changed_groups, freed = set[str](), list[str]()
     for entry in before - after:
         if entry.key in REGISTERS:
             continue
         match entry.kind:
             case "set":
                 yield "SREM", f"{base}:{entry.key}", entry.member
+                if entry.key.startswith(RUNNING_OF) and KEY_SEPARATOR in entry.key:
+                    freed.append(entry.key.removeprefix(RUNNING_OF))
             case "sorted":
                 yield "ZREM", f"{base}:{entry.key}", entry.member
             case "ready":
                 yield "ZREM", f"{base}:ready:{entry.key}", entry.member
                 yield "ZREM", f"{base}:later:{entry.key}", entry.member
+                changed_groups.add(entry.key)
+            case "limited":
+                name = entry.key.partition(KEY_SEPARATOR)[0]
+                yield "ZREM", f"{base}:ready:{name}", entry.member
+                yield "ZREM", f"{base}:later:{name}", entry.member
                 changed_groups.add(entry.key)
     for entry in after - before:
         match entry.kind:
@@ -154,9 +192,17 @@ def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Ite
                 yield "SADD", f"{base}:{entry.key}", entry.member
             case "sorted":
                 yield "ZADD", f"{base}:{entry.key}", entry.score, entry.member
-            case "ready":
-                where = "ready" if entry.score <= now else "later"
-                yield "ZADD", f"{base}:{where}:{entry.key}", entry.score if where == "later" else 0, entry.member
+            case "ready" | "limited":
+                yield in_order_command(base, entry, now)
                 changed_groups.add(entry.key)
+    for limit_key in freed:
+        yield "FREE", f"{base}:{limit_key}"
     for name in changed_groups:
         yield "GROUP", f"{base}:{name}"
+
+
+def in_order_command(base: str, entry: IndexEntry, now: int) -> Command:
+    """Adds an entry of the kinds "ready" and "limited"."""
+    where, score = ("ready", 0) if entry.score <= now else ("later", entry.score)
+    name = entry.key if entry.kind == "ready" else entry.key.partition(KEY_SEPARATOR)[0]
+    return "ZADD", f"{base}:{where}:{name}", score, entry.member

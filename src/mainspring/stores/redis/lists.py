@@ -348,7 +348,7 @@ async def _orders(shard: Shard, request: ListRequest, names: RegisterNames, alon
 
 async def _by_due(shard: Shard, groups: Sequence[str]) -> list[ListOrder]:
     base, ranks = shard.base, await ranks_in(shard, groups)
-    orders: list[ListOrder] = [LaterJobs(f"{base}:later:{name}") for name in groups]
+    orders: list[ListOrder] = [LaterJobs(f"{base}:{key}:{name}") for name in groups for key in ("later", "limited")]
     orders += [ReadyJobs(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
     jobs = await read_if(shard, await shard.call("SMEMBERS", f"{base}:suspect"))
     suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]

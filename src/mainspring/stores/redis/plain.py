@@ -24,7 +24,7 @@ from ..rules import to_job
 from ..rules.keys import keys_held_by
 from .connection import Arg
 from .diff import schedule_commands
-from .index import Command, index_entries
+from .index import Command, in_order_command, index_entries
 from .records import job_from, new_record, packed, schedule_of
 from .shard import Shard, Shards
 from .two_phase import Condition, has, has_members
@@ -180,9 +180,8 @@ def _plan_job(
                 commands.append(("SADD", f"{base}:{entry.key}", entry.member))
             case "sorted":
                 commands.append(("ZADD", f"{base}:{entry.key}", entry.score, entry.member))
-            case "ready":
-                where, score = ("ready", 0) if entry.score <= us else ("later", entry.score)
-                commands.append(("ZADD", f"{base}:{where}:{entry.key}", score, entry.member))
+            case "ready" | "limited":
+                commands.append(in_order_command(base, entry, us))
                 commands.append(("GROUP", f"{base}:{entry.key}"))
 
 
@@ -226,7 +225,7 @@ async def finish_plain(shards: Shards, outcomes: Sequence[Outcome], others: set[
 
 def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     """Whether only the job and its schedule change. A completed job keeps its idempotency key."""
-    runs = job.state is State.RUNNING and job.lease == outcome.lease and job.step is None
+    runs = job.state is State.RUNNING and job.lease == outcome.lease and job.step is None and job.limit_key is None
     same = job.counted_schedule == outcome.schedule and job.unique_key is None and job.task not in circuits
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 

@@ -5,7 +5,7 @@
 -- for each command the number of its words, and the words. Operators: "=" the hash field has the value; "-" the hash
 -- has no such field; "~" the set has as many members as the field says, and they are those in the value, each between
 -- zero bytes; "!" the field is not a member of the set. The command "GROUP" names a group whose entries were changed;
--- "NEW" adds the job of a step (add_step).
+-- "FREE" the limit_key of a running job that has ended; "NEW" adds the job of a step (add_step).
 local base = KEYS[1] .. ':'
 
 -- Calls `call` with each condition of the unit at `at`, until it returns a true value, which is returned.
@@ -44,14 +44,14 @@ local function stale(words, at)
 end
 
 -- Records whether a group has ready jobs, and when its next job is due.
-local function update_group(group)
-  redis.call(redis.call('EXISTS', base .. 'ready:' .. group) == 1 and 'SADD' or 'SREM', base .. 'stocked', group)
-  local first = redis.call('ZRANGE', base .. 'later:' .. group, 0, 0, 'WITHSCORES')
-  if first[2] then
-    redis.call('ZADD', base .. 'next', first[2], group)
+local function update_group(name)
+  local group, key = group_and_key(name)
+  if key then
+    update_turn(group, key)
   else
-    redis.call('ZREM', base .. 'next', group)
+    redis.call(redis.call('EXISTS', base .. 'ready:' .. group) == 1 and 'SADD' or 'SREM', base .. 'stocked', group)
   end
+  update_later(group)
 end
 
 -- Adds a job of a step that was not there: the name of its group, the set of the group that gets it (ready or later), its
@@ -73,6 +73,8 @@ local function execute(words, at, last, changed)
     local count = tonumber(words[at])
     if words[at + 1] == 'GROUP' then
       changed[string.sub(words[at + 2], #base + 1)] = true
+    elseif words[at + 1] == 'FREE' then
+      free_place(string.sub(words[at + 2], #base + 1))
     elseif words[at + 1] == 'NEW' then
       add_step(changed, unpack(words, at + 2, at + count))
     else
@@ -86,7 +88,7 @@ local function update_groups(changed)
   local groups = {}
   for group in pairs(changed) do
     update_group(group)
-    groups[#groups + 1] = group
+    if not limit_of(group) then groups[#groups + 1] = group end
   end
   if has_heads() then update_heads(groups) end
 end

@@ -60,8 +60,8 @@ STEP_VALUES = 23
 
 _STATES = frozenset(state.value for state in State)
 
-# Parts of a claim, separated by zero bytes: lease, worker, instant, flags, queue, task.
-CLAIM_PARTS = 6
+# Parts of a claim, separated by zero bytes: lease, worker, instant, flags, queue, task; with a limit the limit_key too.
+CLAIM_PARTS = (6, 7)
 
 Raw = tuple[bytes | None, bytes | None, bytes | None]
 """The fields of a job in the hashes `job`, `run` and `end`."""
@@ -233,10 +233,10 @@ def _unreadable(id: JobId, raw: Raw, error: Exception) -> Job:
     if raw[2] is not None:
         return replace(job, state=State.COMPLETED, lease=None, worker=None, finished_at=job.finished_at or EPOCH)
     claim = (raw[1] or b"").decode(errors="backslashreplace").split("\0")
-    if len(claim) != CLAIM_PARTS:
+    if len(claim) not in CLAIM_PARTS:
         return job
-    lease, worker, _, _, queue, task = claim
-    job = replace(job, queue=queue, task=task)
+    lease, worker, _, _, queue, task, *limit_key = claim
+    job = replace(job, queue=queue, task=task, limit_key=limit_key[0] if limit_key else None)
     return set_aside(job) if lease == UNREADABLE else replace(job, state=State.RUNNING, lease=lease, worker=worker)
 
 
@@ -381,7 +381,8 @@ def claim_of(job: Job, started_at: int) -> bytes:
     """The claim of a running job, as claim.lua writes it."""
     letter = flags(job, job.attempt - 1)
     claim = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
-    return claim + letter + f"\0{job.queue}\0{job.task}".encode()
+    limit_key = "" if job.limit_key is None else f"\0{job.limit_key}"
+    return claim + letter + f"\0{job.queue}\0{job.task}{limit_key}".encode()
 
 
 def schedule_of(name: str, text: bytes | None) -> Schedule | None:

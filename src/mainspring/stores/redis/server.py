@@ -32,9 +32,15 @@ def _read_lua(name: str) -> str:
 SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "read", "among")}
 SCRIPTS |= {"enqueue_one": _read_lua("heads") + _read_lua("enqueue_one")}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("collect", "keep")}
-SCRIPTS |= {name: _read_lua("locks") + _read_lua("heads") + _read_lua(name) for name in ("enqueue", "claim")}
+_COMMON = _read_lua("locks") + _read_lua("heads") + _read_lua("turns")
 SCRIPTS |= {
-    name: _read_lua("locks") + _read_lua("heads") + _read_lua("prelude") + _read_lua(name)
+    "rearm": _read_lua("turns") + _read_lua("rearm"),
+    "enqueue": _COMMON + _read_lua("enqueue"),
+    "claim": _COMMON + _read_lua("claim_limited") + _read_lua("claim"),
+    "forget": _COMMON + _read_lua("claim_limited") + _read_lua("forget"),
+}
+SCRIPTS |= {
+    name: _COMMON + _read_lua("prelude") + _read_lua(name)
     for name in ("finish", "commit", "write", "prepare", "lock", "resolve", "add_items")
 }
 

@@ -73,6 +73,8 @@ class Shards:
         self.graphs = GraphCache()
         self.has_flows = False
         """Whether releases without flows are known to be shut out."""
+        self.has_limits = False
+        """Whether releases without limits are."""
         self._by_base = {shard.base: shard for shard in self.all}
 
     @property

@@ -22,6 +22,7 @@ from .enqueue import RedisEnqueue
 from .feed import RedisFeed
 from .finish import RedisFinish
 from .flows import RedisFlows
+from .limits import RedisLimits
 from .listener import RedisListener, RedisWakeups
 from .lists import RedisLists
 from .queues import RedisQueues
@@ -42,6 +43,7 @@ class RedisStore(
     RedisClaim,
     RedisFinish,
     RedisFlows,
+    RedisLimits,
     RedisWorkers,
     RedisSchedules,
     RedisTerms,

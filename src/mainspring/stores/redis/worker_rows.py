@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +22,8 @@ class StoredWorker(msgspec.Struct, frozen=True):
     orders: WorkerCommands = WorkerCommands()
     flows: bool = False
     """Whether the worker's release knows flows."""
+    limits: bool = False
+    """Whether it knows limits."""
 
 
 _stored = msgspec.json.Decoder(StoredWorker).decode
@@ -37,13 +40,24 @@ def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, WorkerRow]:
     return dict(readable("worker", rows, lambda row: (row[0], worker_of(row[1]))))
 
 
-def worker_text(worker: WorkerRow, flows: bool) -> bytes:
-    return _encode(StoredWorker(micros(worker.until), worker.info, worker.orders, flows))
+class Known(NamedTuple):
+    """What a worker's release knows."""
+
+    flows: bool = True
+    limits: bool = True
 
 
-def knows_flows(text: bytes) -> bool:
-    """Whether the worker's release knows flows. Of a row that cannot be decoded it is not known, so it does not."""
+NOTHING_KNOWN = Known(flows=False, limits=False)
+
+
+def worker_text(worker: WorkerRow, known: Known) -> bytes:
+    return _encode(StoredWorker(micros(worker.until), worker.info, worker.orders, *known))
+
+
+def known_by(text: bytes) -> Known:
+    """What the worker's release knows. Of a row that cannot be decoded it is not known, so it knows nothing."""
     try:
-        return _stored(text).flows
+        row = _stored(text)
     except msgspec.DecodeError:
-        return False
+        return NOTHING_KNOWN
+    return Known(row.flows, row.limits)

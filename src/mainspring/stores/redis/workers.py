@@ -25,7 +25,7 @@ from .shard import Shard, Shards
 from .tally import fold
 from .transact import contend_one
 from .two_phase import Condition, Unit, has, sweep
-from .worker_rows import knows_flows, worker_text, workers_of
+from .worker_rows import NOTHING_KNOWN, Known, known_by, worker_text, workers_of
 
 _fold_errors = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
 
@@ -123,8 +123,8 @@ def _worker_unit(
     conditions, commands = list[Condition](), list[Command]()
     for id, text in known.items():
         new = workers.row(id)
-        flows = id == mine or (text is not None and knows_flows(text))
-        fresh = None if new is None else worker_text(new, flows)
+        knows = Known() if id == mine else NOTHING_KNOWN if text is None else known_by(text)
+        fresh = None if new is None else worker_text(new, knows)
         if fresh == text or (new is None and text is not None and not workers_of({id: text})):
             continue
         conditions.append(has(f"{base}:worker", id, text))

@@ -9,7 +9,6 @@ from ...clock import instant, micros
 from ...ids import JobId
 from ...records.job import Job
 from ...records.limit import Limit, limit_name
-from .limited_jobs import LimitedJobs
 from .limits import NEW_GROUP, GroupState, after_start, has_room, limit_of, opens_at, turn_of
 
 
@@ -21,6 +20,16 @@ class LimitRows(Protocol):
     def group(self, limit_key: str) -> GroupState: ...
 
     def put_group(self, limit_key: str, state: GroupState) -> None: ...
+
+
+class RunningJobs(Protocol):
+    """The numbers of running jobs as a claim begins."""
+
+    def running_count(self, key: str) -> int:
+        """Those of a group."""
+        ...
+
+    def running_of_limit(self, name: str) -> int: ...
 
 
 class NoLimits:
@@ -42,7 +51,7 @@ NO_LIMITS = NoLimits()
 class LimitGates:
     """The gates of all groups in one claim. Jobs without a limit_key pass them."""
 
-    def __init__(self, rows: LimitRows, jobs: LimitedJobs, now: datetime) -> None:
+    def __init__(self, rows: LimitRows, jobs: RunningJobs, now: datetime) -> None:
         self.now = now
         self._rows, self._jobs, self._us = rows, jobs, micros(now)
         self._limits: dict[str, Limit] = {}
@@ -57,11 +66,12 @@ class LimitGates:
         return limit
 
     def has_room(self, key: str) -> bool:
-        return has_room(self.limit(key), self._count(key), self._total(limit_name(key)))
+        limit = self.limit(key)
+        return has_room(limit, self._count(key), 0 if limit.total is None else self._total(limit.name))
 
     def _count(self, key: str) -> int:
         if (count := self._running.get(key)) is None:
-            count = self._running[key] = len(self._jobs.running(key))
+            count = self._running[key] = self._jobs.running_count(key)
         return count
 
     def _total(self, name: str) -> int:
@@ -69,23 +79,40 @@ class LimitGates:
             count = self._totals[name] = self._jobs.running_of_limit(name)
         return count
 
+    # in microseconds
+
+    def is_open_us(self, key: str, run_at: int) -> bool:
+        """Whether a job of the group that is due at `run_at` may start now."""
+        return self.has_room(key) and opens_at(self.limit(key), self._rows.group(key), run_at) <= self._us
+
+    def opens_us(self, key: str, run_at: int) -> int:
+        """When that is, if the group has room."""
+        return opens_at(self.limit(key), self._rows.group(key), run_at)
+
+    def turn_us(self, key: str, run_at: int) -> int:
+        """What stands for `run_at` in the order of claims."""
+        return turn_of(self.limit(key), self._rows.group(key), run_at)
+
+    def note_start_of(self, key: str) -> None:
+        """One job of the group starts."""
+        self._running[key], limit = self._count(key) + 1, self.limit(key)
+        if limit.total is not None:
+            self._totals[limit.name] = self._total(limit.name) + 1
+        self._rows.put_group(key, after_start(limit, self._rows.group(key), self._us))
+
+    # in instants, also of jobs without a limit
+
     def opens_at(self, key: str | None, run_at: datetime) -> datetime | None:
         """When a job of the group that is due at `run_at` may start. None: only when a run ends."""
         if key is None:
             return run_at
-        if not self.has_room(key):
-            return None
-        return instant(opens_at(self.limit(key), self._rows.group(key), micros(run_at)))
+        return instant(opens_at(self.limit(key), self._rows.group(key), micros(run_at))) if self.has_room(key) else None
 
     def is_open(self, key: str | None, run_at: datetime) -> bool:
-        """Whether a job of the group that is due at `run_at` may start now."""
-        if key is None or run_at > self.now:
-            return run_at <= self.now
-        return self.has_room(key) and opens_at(self.limit(key), self._rows.group(key), micros(run_at)) <= self._us
+        return run_at <= self.now and (key is None or self.is_open_us(key, micros(run_at)))
 
     def turn(self, key: str, run_at: datetime) -> datetime:
-        """What stands for `run_at` in the order of claims."""
-        return instant(turn_of(self.limit(key), self._rows.group(key), micros(run_at)))
+        return instant(self.turn_us(key, micros(run_at)))
 
     def order(self, job: Job) -> tuple[int, datetime, JobId]:
         """The job's place in the order of claims."""
@@ -93,9 +120,5 @@ class LimitGates:
         return -job.priority, job.run_at if key is None else self.turn(key, job.run_at), job.id
 
     def note_start(self, job: Job) -> None:
-        """One job of the group starts."""
-        if (key := job.limit_key) is None:
-            return
-        self._running[key], name = self._count(key) + 1, limit_name(key)
-        self._totals[name] = self._total(name) + 1
-        self._rows.put_group(key, after_start(self.limit(key), self._rows.group(key), self._us))
+        if job.limit_key is not None:
+            self.note_start_of(job.limit_key)

@@ -44,6 +44,9 @@ class LimitedJobs:
     def running(self, key: str) -> Collection[JobId]:
         return self._running.get(key, ())
 
+    def running_count(self, key: str) -> int:
+        return len(self.running(key))
+
     def waiting(self, key: str) -> Collection[JobId]:
         return self._waiting.get(key, ())
 

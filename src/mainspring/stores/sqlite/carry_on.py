@@ -19,7 +19,7 @@ def settle_and_start(db: sqlite3.Connection, tables: LoadedTables, request: Carr
     tables.flow_changes.watch_due()
     settle(db, tables)
     due, now = tables.flow_changes.take_due(), micros(request.now)
-    if not due or not db.execute(ALIVE, (request.worker, now)).fetchone():
+    if not due or not db.execute(ALIVE, {"worker": request.worker, "now": now}).fetchone():
         return []
     paused = {name for (name,) in db.execute(PAUSED_QUEUES).fetchall()}
     serves = request_filter(request, paused, {one.task for one in tables.circuits() if one.open_until is not None})

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,16 +24,21 @@ from ...ids import JobId, Lease, WorkerId
 from ...records.job import UNREADABLE, Job, State
 from ...records.unreadable import decoded
 from ...records.worker import Claim
+from ..ranks import MAX_PLAIN_RANK, plain_rank
 from ..rows import CLAIMED_COLUMNS, COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, counted_schedule_of, job_of, step_of
 from ..rules.job_ends import JobEnd
 from ..rules.loaded import LoadedTables
 from .handle import SqliteHandle
 from .job_rows import add_to_counts
 from .lenient import fetch_rows, fetch_rows_leniently, is_not_utf8_error, require_text
+from .limited_jobs import drop_entries, forget_idle_groups
 from .lists import mark_undecodable
 from .queues import PAUSED_QUEUES
 from .schedules import apply_job_transitions
 from .tables import write
+
+if TYPE_CHECKING:
+    from .limited_claim import LimitedGroups
 
 # Jobs that one claim expires at most: a flood of them must not hold the write lock.
 MAX_EXPIRED_JOBS = 1000
@@ -41,7 +46,9 @@ MAX_EXPIRED_JOBS = 1000
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
-ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
+# Whether the worker's lease has not lapsed (else no row), and whether groups of limits can be forgotten.
+ALIVE = """SELECT EXISTS (SELECT 1 FROM mainspring_limit_groups WHERE ripe_at <= :now)
+    FROM mainspring_workers WHERE id = :worker AND until > :now"""
 _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
     WHERE state = 'pending' AND expires_at IS NOT NULL"""
 _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WHERE n IN (
@@ -80,6 +87,8 @@ _AFTER_ALL_IDS = "\U0010ffff"
 _TAKE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n IN (SELECT value FROM json_each(:ns)) AND (expires_at IS NULL OR expires_at > :now)"""
+_PLACES = "SELECT run_at, id FROM mainspring_jobs WHERE n IN (SELECT value FROM json_each(?))"
+_NUMBERS = "SELECT id, n FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(?))"
 _BYTES = """SELECT coalesce(sum(length(CAST(payload AS BLOB)) + length(CAST(options AS BLOB))), 0)
     FROM mainspring_jobs WHERE n IN (SELECT value FROM json_each(?))"""
 # SQLite has to read a row to know its size. So the first sum is of this many rows, the next of four times as many, and
@@ -127,7 +136,9 @@ class SqliteClaim(SqliteHandle):
                 return Claim([], None if next_at is None else nearest_instant(next_at))
         taken, lease, next_at, expired = await self._write(lambda db: _claim(db, queues, worker, tasks, limit, us))
         rows: list[Row] = _decode(taken) if isinstance(taken, str) else taken
-        rows.sort(key=lambda row: (row[3], row[4], row[0]))
+        rows.sort(key=itemgetter(3, 4, 0))
+        if rows and rows[-1][3] > MAX_PLAIN_RANK:
+            rows.sort(key=lambda row: (plain_rank(row[3]), row[4], row[0]))
         self._idle = not rows
         failpoint("claim.after_commit")
         if expired:
@@ -158,6 +169,8 @@ def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
     rows = db.execute(_EXPIRE, {"now": now, "limit": MAX_EXPIRED_JOBS}).fetchall()
     if rows:
         add_to_counts(db, {State.EXPIRED: len(rows)})
+        if limited := [id for id, options, _ in rows if b'"limit_key"' in options]:
+            drop_entries(db, limited)
     made = [
         (id, schedule) for id, options, key in rows if (schedule := counted_schedule_of(id, options, key)) is not None
     ]
@@ -174,7 +187,12 @@ class _Claimable:
     """What this worker may claim: groups and suspects (queue, task, rank, run_at, …), and the open circuits."""
 
     def __init__(
-        self, db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
+        self,
+        db: sqlite3.Connection,
+        queues: Collection[str] | None,
+        tasks: Collection[str],
+        worker: WorkerId,
+        now: int,
     ) -> None:
         paused = {name for (name,) in db.execute(PAUSED_QUEUES).fetchall()}
         served, queues = frozenset(tasks), None if queues is None else frozenset(queues)
@@ -183,15 +201,30 @@ class _Claimable:
             return row[1] in served and (queues is None or row[0] in queues) and row[0] not in paused
 
         self.groups = list(filter(serves, db.execute(GROUPS).fetchall()))
+        self.limited: LimitedGroups | None = None
         self.suspects = list(filter(serves, db.execute(_SUSPECTS, (worker,)).fetchall()))
         self.open: dict[str, tuple[int, JobId | None]] = {
             task: (until, probe) for task, until, probe in db.execute(_OPEN_CIRCUITS).fetchall()
         }
+        if any(row[2] > MAX_PLAIN_RANK for row in (*self.groups, *self.suspects)):
+            self._find_limited(db, now)
+
+    def _find_limited(self, db: sqlite3.Connection, now: int) -> None:
+        """Takes what has a limit out of the groups, and the suspects that may not start."""
+        from .limited_claim import LimitedGroups
+
+        limited = LimitedGroups(db, [row for row in self.groups if row[2] > MAX_PLAIN_RANK], now)
+        self.limited = limited
+        self.groups = [row for row in self.groups if row[2] < MAX_PLAIN_RANK]
+        self.suspects = limited.with_their_ranks(self.suspects)
 
     def next_at(self, expiry: int | None) -> int | None:
         """When a claim will next find work; None if nothing waits."""
         due = [] if expiry is None else [expiry]
-        for _, task, _, run_at, *_ in self.groups + self.suspects:
+        claimable = [(row[1], row[3]) for row in self.groups + self.suspects]
+        if self.limited is not None:
+            claimable = [(row[1], row[3]) for row in self.groups] + self.limited.next_instants(self.suspects)
+        for task, run_at in claimable:
             until, probe = self.open.get(task, (run_at, None))
             if probe is None:
                 due.append(max(run_at, until))
@@ -209,9 +242,9 @@ def _next_claim_at(
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
     if expiry is not None and expiry <= now:
         return now
-    if not db.execute(ALIVE, (worker, now)).fetchone():
+    if not (alive := db.execute(ALIVE, {"worker": worker, "now": now}).fetchone()):
         return None
-    return _Claimable(db, queues, tasks, worker).next_at(expiry)
+    return now if alive[0] else _Claimable(db, queues, tasks, worker, now).next_at(expiry)
 
 
 def _claim(
@@ -224,12 +257,17 @@ def _claim(
 ) -> tuple[str | list[Row], Lease, int | None, list[JobId]]:
     """The claimed rows (as one JSON text if all is UTF-8), their lease, when to claim again, and the expired ids."""
     expired, lease = _expire(db, now), os.urandom(8).hex()
-    if not db.execute(ALIVE, (worker, now)).fetchone():
-        return "[]", lease, None, expired
-    wanted = _Claimable(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}
+    if not (alive := db.execute(ALIVE, values).fetchone()):
+        return "[]", lease, None, expired
+    if alive[0]:
+        forget_idle_groups(db, now)
+    wanted = _Claimable(db, queues, tasks, worker, now)
     taken, left = _take_probes_and_suspect(db, wanted, values, limit)
     groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
+    if wanted.limited is not None:
+        taken, left = _take_by_turns(db, wanted, wanted.limited, groups, values, taken, limit, left)
+        groups = []
     for rank in sorted({group[2] for group in groups}):
         if taken >= limit or left <= 0:
             break
@@ -240,7 +278,37 @@ def _claim(
     if taken >= limit or left <= 0 or len(expired) == MAX_EXPIRED_JOBS:
         return rows, lease, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    return rows, lease, _Claimable(db, queues, tasks, worker).next_at(expiry), expired
+    return rows, lease, _Claimable(db, queues, tasks, worker, now).next_at(expiry), expired
+
+
+def _take_by_turns(
+    db: sqlite3.Connection,
+    wanted: _Claimable,
+    limited: LimitedGroups,
+    groups: list[Row],
+    values: dict[str, Any],
+    taken: int,
+    limit: int,
+    left: int,
+) -> tuple[int, int]:
+    """Takes due jobs with and without a limit. Returns how many jobs are taken in all, and the bytes that are left."""
+    ids: list[JobId] = []
+    for rank in sorted({group[2] for group in groups} | limited.ranks(wanted.open)):
+        if (most := limit - taken - len(ids)) <= 0 or left <= 0:
+            break
+        some = [group for group in groups if group[2] == rank]
+        due = _due(db, some, values | {"rank": rank, "limit": most}) if some else []
+        plain = db.execute(_PLACES, (_json(due),)).fetchall() if due else []
+        ids += limited.choose(plain, rank, wanted.open, most, limit)
+    if not ids:
+        limited.write()
+        return taken, left
+    numbers = dict(db.execute(_NUMBERS, (_json(ids),)).fetchall())
+    fit, left = _within_budget(db, [numbers[id] for id in ids], left)
+    limited.keep(ids[: len(fit)])
+    taken += db.execute(_TAKE, values | {"ns": _json(fit)}).rowcount
+    limited.write()
+    return taken, left
 
 
 def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[int]:
@@ -311,6 +379,7 @@ def _set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = ""
     """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
     values = {"ids": _encode(list(ids)).decode(), "lease": lease}
     db.execute(_SET_ASIDE, values)
+    drop_entries(db, ids)
     db.execute(
         "UPDATE mainspring_circuits SET probe = NULL WHERE probe IN (SELECT value FROM json_each(:ids))",
         {"ids": values["ids"]},
@@ -328,15 +397,23 @@ def _take_probes_and_suspect(
             continue
         groups = [row[:3] for row in wanted.groups if row[1] == task and row[3] <= now]
         due = [db.execute(_HEAD, group).fetchone() for group in groups] + [row for row in suspects if row[1] == task]
+        if wanted.limited is not None:
+            due = wanted.limited.with_turns(due, task)
         head = min(due, key=lambda row: (row[2], row[3], row[5]), default=None)
         # The row is not taken if it is one of more than MAX_EXPIRED_JOBS expired jobs.
         if head is not None and db.execute(_TAKE_FIRST, values | {"n": head[4]}).rowcount:
             db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
             taken, left = taken + 1, left - _stored_bytes(db, [head[4]])
+            if wanted.limited is not None:
+                wanted.limited.note_taken(head)
             if head[6] >= 2:
                 suspects = []
     suspects = [row for row in suspects if row[1] not in wanted.open]
+    if wanted.limited is not None:
+        suspects = wanted.limited.open_suspects(suspects)
     if suspects and taken < limit and left > 0:
         taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
         left -= _stored_bytes(db, [suspects[0][4]])
+        if wanted.limited is not None:
+            wanted.limited.note_taken(suspects[0])
     return taken, left

@@ -100,8 +100,26 @@ def _enqueue_items(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime
     return [Enqueued(job.id) for job in jobs]
 
 
+def _refuse_older_workers(db: sqlite3.Connection, us: int) -> None:
+    """Raises StoreUnavailable while workers of a release without limits live: they would claim the jobs at once."""
+    from .limited_jobs import older_workers
+
+    if alive := older_workers(db, us):
+        raise StoreUnavailable(
+            f"workers of an older release are alive, which do not know limits: {', '.join(alive[:5])}; "
+            "jobs with a limit are enqueued when they have stopped"
+        )
+
+
 def _enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
+    if any(job.limit_key is not None for job in jobs):
+        _refuse_older_workers(db, us)
     if not any(job.unique_key or job.idempotency_key or job.step or job.plan for job in jobs):
+        if any(job.limit_key is not None for job in jobs):
+            first_by_id = {job.id: job for job in reversed(jobs)}
+            known = existing_ids(db, first_by_id)
+            insert_new(db, [job for id, job in reversed(first_by_id.items()) if id not in known], us)
+            return [Enqueued(job.id) for job in jobs]
         if any(job.tags for job in jobs):
             first_by_id = {job.id: job for job in reversed(jobs)}
             known = existing_ids(db, first_by_id)

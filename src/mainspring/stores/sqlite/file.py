@@ -105,6 +105,8 @@ def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
 # The schema with which releases move flows as this one does. One without flows would end a step and move nothing;
 # those before know no plan that grows, or also no signals, no task that yields, no skip and no timeout.
 FLOWS_VERSION = 12
+# The schema with which releases know jobs with a limit. One without would claim them at once.
+LIMITS_VERSION = 13
 # The schema that has tables of flows.
 _FLOW_TABLES_VERSION = 8
 # The schema that has a table of checkpoints.
@@ -182,6 +184,8 @@ def _oldest(db: sqlite3.Connection, migrations: Migrations, schema: Schema, targ
     """The oldest release that can work on the tables after a migration: those that flows have shut out stay so. Raises
     StoreUnavailable if flows forbid the migration."""
     oldest = migrations.oldest(target)
+    if schema.version >= LIMITS_VERSION:
+        oldest = max(oldest, _oldest_with_limits(db, target))
     if target < _CHECKPOINTS_VERSION <= schema.version:
         _refuse_checkpoints(db, target)
     if schema.version < _FLOW_TABLES_VERSION:
@@ -190,6 +194,16 @@ def _oldest(db: sqlite3.Connection, migrations: Migrations, schema: Schema, targ
     if flows and target < min(schema.version, FLOWS_VERSION):
         raise StoreUnavailable(f"{flows} flows are stored, which schema {target} cannot keep: delete their jobs first")
     return max(oldest, schema.oldest) if flows else oldest
+
+
+def _oldest_with_limits(db: sqlite3.Connection, target: int) -> int:
+    """The oldest release that can work on the jobs with a limit; 0 if there are none."""
+    (jobs,) = db.execute("SELECT count(*) FROM mainspring_limited").fetchone()
+    if jobs and target < LIMITS_VERSION:
+        raise StoreUnavailable(
+            f"{jobs} unfinished jobs have a limit, which schema {target} cannot keep: wait for them, or delete them"
+        )
+    return LIMITS_VERSION if jobs else 0
 
 
 def _refuse_checkpoints(db: sqlite3.Connection, target: int) -> None:

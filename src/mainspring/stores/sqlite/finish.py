@@ -98,7 +98,7 @@ class SqliteFinish(SqliteHandle):
         return finished
 
     def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
-        if any(outcome.then or outcome.breaker for outcome in outcomes):
+        if any(outcome.then or outcome.breaker or outcome.limit_key for outcome in outcomes):
             self._idle = False
         self._waiters.wake_all()
 
@@ -120,7 +120,8 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow], carry_on
         tables.older_workers = _older_workers(db, rest)
         if not in_order:
             plain += [completed_row(outcome) for outcome in plain_conclusions(db, tables, rest)]
-            suspended = suspend(db, [] if tables.older_workers else list(filter(is_plain_suspension, rest)))
+            plans = [one for one in rest if one.limit_key is None and is_plain_suspension(one)]
+            suspended = suspend(db, [] if tables.older_workers else plans)
     completed = set(_complete(db, plain)) if plain else set[JobId]()
     add_to_counts(db, {State.COMPLETED: len(completed)})
     plain_ends = len(completed) == len(ended) and not any(one.then or one.schedule or one.step for one in outcomes)
@@ -245,7 +246,7 @@ def _complete_noted(db: sqlite3.Connection, rows: Sequence[Row]) -> int:
 
 def outcome_row(outcome: Outcome) -> Row | None:
     """The values of _COMPLETE for a plain completion, and its notes; None for any other outcome."""
-    if not is_plain_completion(outcome):
+    if outcome.limit_key is not None or not is_plain_completion(outcome):
         return None
     return completed_row(outcome)
 

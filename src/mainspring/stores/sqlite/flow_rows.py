@@ -148,8 +148,19 @@ _WAKE = """UPDATE mainspring_jobs AS job SET state = 'pending', run_at = woken.v
 def wake_flows(db: sqlite3.Connection, tables: LoadedTables) -> None:
     """Makes the jobs of flows due that a rule has woken without reading them."""
     if tables.woken:
-        db.execute(_WAKE, (_encode({id: micros(at) for id, at in tables.woken.items()}).decode(),))
+        woken = _encode({id: micros(at) for id, at in tables.woken.items()}).decode()
+        db.execute(_WAKE, (woken,))
+        wake_limited(db, woken)
         tables.woken.clear()
+
+
+def wake_limited(db: sqlite3.Connection, woken: str) -> None:
+    """Follows those of these jobs that have a limit."""
+    sql = "SELECT 1 FROM mainspring_limited WHERE job_id IN (SELECT key FROM json_each(?)) LIMIT 1"
+    if db.execute(sql, (woken,)).fetchone():
+        from .limited_jobs import wake_entries
+
+        wake_entries(db, woken)
 
 
 def add_flow_jobs(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:

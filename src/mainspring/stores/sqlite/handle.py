@@ -67,6 +67,7 @@ class SqliteHandle:
             in_process=True,
             counts=True,
             flows=True,
+            limits=True,
             carries_on=True,
             no_scripts="migrations of a SQLite file need this library: run mainspring migrate up",
         )

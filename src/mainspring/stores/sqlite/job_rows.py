@@ -10,7 +10,8 @@ import msgspec
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
-from ..rows import COLUMNS, NEW_COLUMNS, STARTED_COLUMNS, job_of, new_row, row_of, started_row
+from ..ranks import LIMITED_RANK
+from ..rows import COLUMNS, NEW_COLUMNS, STARTED_COLUMNS, Row, job_of, new_row, row_of, started_row
 from ..rules.loaded import ChangedJob
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .flow_rows import add_flow_jobs, drop_flow_job
@@ -58,10 +59,29 @@ def existing_ids(db: sqlite3.Connection, ids: Collection[JobId]) -> set[JobId]:
 def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) -> None:
     """Inserts jobs whose ids are new and whose keys are free, created at `us`."""
     for chunk in chunks(jobs):
-        db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
+        db.execute(INSERT[len(chunk)], flatten([new_job_row(job, us) for job in chunk]))
     record_out_of_order(db, jobs, us)
     add_flow_jobs(db, jobs)
     _add_tags_and_keys(db, jobs)
+    follow_limits(db, jobs, us)
+
+
+def new_job_row(job: NewJob | Job, us: int) -> Row:
+    row = new_row(job, us)
+    return row if job.limit_key is None else _with_limited_rank(row)
+
+
+def _with_limited_rank(row: Row) -> Row:
+    return (*row[:3], row[3] + LIMITED_RANK, *row[4:])
+
+
+def follow_limits(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) -> None:
+    """Adds the entries of those new jobs that have a limit."""
+    if limited := [job for job in jobs if job.limit_key is not None]:
+        from .limited_jobs import IN_LINE, follow_new
+
+        due = ((job, us if job.run_at is None else micros(job.run_at)) for job in limited)
+        follow_new(db, [(job.id, job.limit_key, IN_LINE, job.queue, job.task, -job.priority, at) for job, at in due])
 
 
 def _add_tags_and_keys(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
@@ -74,7 +94,7 @@ def insert_jobs(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
     """Inserts jobs that rules have made; their ids are new and their keys are free."""
     if not jobs:
         return
-    rows = [new_row(job, micros(job.created_at)) for job in jobs]
+    rows = [new_job_row(job, micros(job.created_at)) for job in jobs]
     for chunk in chunks(rows):
         db.execute(INSERT[len(chunk)], flatten(chunk))
     _after_insert(db, jobs)
@@ -98,8 +118,10 @@ def _after_insert(db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
 
 def write_jobs(db: sqlite3.Connection, changed: Iterable[ChangedJob]) -> None:
     """Writes the jobs that a rule has changed, created or deleted; changed ones first, as they may release a key."""
-    saved, new = list[tuple[Job, Job]](), list[Job]()
+    saved, new, limited = list[tuple[Job, Job]](), list[Job](), list[tuple[Job | None, Job | None]]()
     for _, before, after in changed:
+        if (before is not None and before.limit_key is not None) or (after is not None and after.limit_key is not None):
+            limited.append((before, after))
         if after is None and before is not None:
             _delete(db, before)
         elif after is not None and before is not None:
@@ -113,6 +135,10 @@ def write_jobs(db: sqlite3.Connection, changed: Iterable[ChangedJob]) -> None:
         _save(db, [(_as_inserted(ended), ended)])
     insert_jobs(db, [job for job in new if job.state is State.PENDING])
     _insert_started(db, [job for job in new if job.state is State.RUNNING])
+    if limited:
+        from .limited_jobs import follow_jobs
+
+        follow_jobs(db, limited)
 
 
 def _as_inserted(job: Job) -> Job:
@@ -134,10 +160,14 @@ def _save(db: sqlite3.Connection, pairs: Sequence[tuple[Job, Job]]) -> None:
     """Writes changed jobs, each with its tags, its error and the counts of final states."""
     keep_last_runs(db, [old.id for old, new in pairs if old.state.final and not new.state.final])
     whole = [new for _, new in pairs if not new.unreadable]
-    for chunk in chunks([(*row_of(job), _failure_kind(job)) for job in whole], tuple(_SAVE)):
+    for chunk in chunks([(*_saved_row(job), _failure_kind(job)) for job in whole], tuple(_SAVE)):
         db.execute(_SAVE[len(chunk)], flatten(chunk))
     broken = [new for _, new in pairs if new.unreadable]
-    db.executemany(_SAVE_STATE, [(job.state.value, job.lease, job.worker, job.id) for job in broken])
+    if broken:
+        from .limited_jobs import drop_entries
+
+        db.executemany(_SAVE_STATE, [(job.state.value, job.lease, job.worker, job.id) for job in broken])
+        drop_entries(db, [job.id for job in broken])
     moves: dict[State, int] = {}
     for old, job in pairs:
         if job.tags != old.tags:
@@ -154,6 +184,11 @@ def _save(db: sqlite3.Connection, pairs: Sequence[tuple[Job, Job]]) -> None:
             if (row := _dead_row(job)) is not None:
                 db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", row)
     add_to_counts(db, moves)
+
+
+def _saved_row(job: Job) -> Row:
+    row = row_of(job)
+    return row if job.limit_key is None else _with_limited_rank(row)
 
 
 def _delete(db: sqlite3.Connection, job: Job) -> None:

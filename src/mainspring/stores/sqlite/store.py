@@ -20,6 +20,7 @@ from .feed import SqliteFeed
 from .finish import SqliteFinish
 from .fire import SqliteFire
 from .flows import SqliteFlows
+from .limits import SqliteLimits
 from .lists import SqliteLists
 from .overview import SqliteOverview
 from .queues import SqliteQueues
@@ -42,6 +43,7 @@ class SqliteStore(
     SqliteSchedules,
     SqliteFire,
     SqliteFlows,
+    SqliteLimits,
     SqliteTerms,
     SqliteChange,
     SqliteQueues,

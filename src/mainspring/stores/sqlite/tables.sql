@@ -338,3 +338,51 @@ DROP TABLE mainspring_checkpoints;
 -- The same tables: releases that know this schema also know plans that grow.
 
 -- down 12
+
+-- up 13, for 6
+-- Limits of jobs. Jobs with a limit have a rank of their own in mainspring_jobs, so that mainspring_jobs_ready has them
+-- behind all others; a claim finds them by mainspring_limit_lines.
+CREATE TABLE mainspring_limits (
+    name TEXT PRIMARY KEY,
+    body TEXT NOT NULL                  -- JSON
+) STRICT;
+-- The unfinished jobs that have a limit, but no paused ones.
+CREATE TABLE mainspring_limited (
+    job_id    TEXT    PRIMARY KEY,
+    limit_key TEXT    NOT NULL,         -- the name of the limit, a line break, and the key of the group
+    standing  INTEGER NOT NULL,         -- 0 in a line, 1 running, 2 a poison suspect, 3 waiting for its steps
+    queue     TEXT    NOT NULL,
+    task      TEXT    NOT NULL,
+    rank      INTEGER NOT NULL,
+    run_at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mainspring_limited_lines ON mainspring_limited (limit_key, standing, queue, task, rank, run_at, job_id);
+CREATE INDEX mainspring_limited_running ON mainspring_limited (limit_key) WHERE standing = 1;
+-- What is remembered of the jobs of one key. `ripe_at` is when a group without jobs is deleted; null while it has some.
+CREATE TABLE mainspring_limit_groups (
+    limit_key TEXT    PRIMARY KEY,
+    tat       INTEGER NOT NULL,
+    served_at INTEGER NOT NULL,
+    ripe_at   INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mainspring_limit_groups_ripe ON mainspring_limit_groups (ripe_at) WHERE ripe_at IS NOT NULL;
+-- The first job of each line whose group has room, with its place in the order of claims.
+CREATE TABLE mainspring_limit_lines (
+    limit_key TEXT    NOT NULL,
+    queue     TEXT    NOT NULL,
+    task      TEXT    NOT NULL,
+    rank      INTEGER NOT NULL,
+    run_at    INTEGER NOT NULL,
+    job_id    TEXT    NOT NULL,
+    turn      INTEGER NOT NULL,
+    opens_at  INTEGER NOT NULL,
+    PRIMARY KEY (limit_key, queue, task, rank)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mainspring_limit_lines_turn ON mainspring_limit_lines (queue, task, rank, turn, job_id, opens_at);
+
+-- down 13
+DROP TABLE mainspring_limit_lines;
+DROP TABLE mainspring_limit_groups;
+DROP TABLE mainspring_limited;
+DROP TABLE mainspring_limits;
+UPDATE mainspring_jobs SET rank = rank - 1048576 WHERE rank >= 524288;
