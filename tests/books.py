@@ -15,7 +15,7 @@ from mainspring.records.limit import KEY_SEPARATOR
 from mainspring.records.step import StepRef, position_of
 from mainspring.stores.redis.document_snapshot import document_of, entries_of
 from mainspring.stores.redis.hashes import read_hash
-from mainspring.stores.redis.index import REGISTERS, RUNNING_OF, index_entries, steps_key
+from mainspring.stores.redis.index import REGISTERS, RUNNING_OF, index_entries, limited_entry, steps_key
 from mainspring.stores.redis.item_counts import counted_in
 from mainspring.stores.redis.job_reads import read_shard
 from mainspring.stores.redis.limit_groups import key_of, run_at_of
@@ -148,8 +148,7 @@ async def _actual(shard: Shard) -> tuple[dict[str, dict[bytes, int]], dict[str, 
         elif name.startswith(("ready:", "later:")):
             await _group(shard, name, groups)
         elif name.startswith(RUNNING_OF):
-            read = _members if KEY_SEPARATOR in name else _scores
-            actual[name] = await read(shard, name)
+            actual[name] = await _scores(shard, name)
     return actual, groups
 
 
@@ -199,8 +198,9 @@ async def _turns(shard: Shard, group: str, members: list[bytes]) -> None:
             assert (turn[:2], turn[10:]) == (first[:2], first[10:])
             assert turn[2:10] >= first[2:10]
         else:
-            blocked = await shard.call("SISMEMBER", f"{base}:blocked:{limit}{KEY_SEPARATOR}{key}", group)
-            assert blocked or key.encode() in waiting, (group, key)
+            member = limited_entry(f"{limit}{KEY_SEPARATOR}{key}", group.encode())
+            blocked = await shard.call("ZSCORE", f"{base}:blocked:{limit}", member)
+            assert blocked is not None or key.encode() in waiting, (group, key)
     members = [turn + key.encode() for key, turn in turns.items() if turn]
     assert await _scores(shard, f"turns:{group}") == dict.fromkeys(members, 0)
 

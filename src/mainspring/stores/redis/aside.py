@@ -14,7 +14,7 @@ from ...records.limit import limit_name
 from ...records.query import Changed
 from ...records.unreadable import decoded, record_finding, unreadable_record
 from ...schedule.record import Schedule
-from .index import RUNNING_OF, Command, final_entries, limited_entry
+from .index import RUNNING_OF, Command, final_entries, limited_entry, limited_group
 from .job_reads import read_shard
 from .records import CLAIM_PARTS, Raw, aside_claim, packed, unpacked
 from .shard import Shard, Shards
@@ -35,18 +35,17 @@ async def set_aside(shards: Shards, broken: Sequence[UnreadableRecord], worker: 
             if claim is not None and len(parts := claim.decode(errors="backslashreplace").split("\0")) in CLAIM_PARTS:
                 commands = [
                     ("SREM", f"{shard.base}:held:{worker}", id),
-                    *_free_commands(shard, id, parts[6:]),
+                    *_free_commands(shard, id, *parts[4:]),
                     *park_commands(shard, id, parts[4], parts[5], one, now),
                 ]
                 await commit_one(shards, Unit([has(f"{shard.base}:run", id, claim)], commands))
 
 
-def _free_commands(shard: Shard, id: bytes, limit_keys: Sequence[str]) -> Iterator[Command]:
+def _free_commands(shard: Shard, id: bytes, queue: str, task: str, *limit_keys: str) -> Iterator[Command]:
     """The commands that give back the place of a claimed job."""
     for limit_key in limit_keys:
-        yield "SREM", f"{shard.base}:{RUNNING_OF}{limit_key}", id
         yield "ZREM", f"{shard.base}:{RUNNING_OF}{limit_name(limit_key)}", limited_entry(limit_key, id)
-        yield "FREE", f"{shard.base}:{limit_key}"
+        yield "FREE", f"{shard.base}:{limited_group(queue, task, limit_key)}"
 
 
 def park_commands(shard: Shard, id: bytes, queue: str, task: str, one: UnreadableRecord, now: int) -> list[Command]:

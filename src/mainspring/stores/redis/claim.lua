@@ -357,14 +357,20 @@ if lease == '' then
   return { (total == limit or cut) and ARGV[1] or next_at(), entries, sizes }
 end
 
+local listed = {}
 for n = 1, total do
   local group, entry = found[n][4], found[n][3]
   if found[n].state then
-    redis.call('ZREM', base .. 'limited:' .. string.match(group, '^%Z*%z%Z*'), entry)
+    local name = string.match(group, '^%Z*%z%Z*')
+    listed[name] = listed[name] or {}
+    table.insert(listed[name], entry)
     group, entry = found[n].source.group, found[n].member
   end
   taken[group] = taken[group] or {}
   table.insert(taken[group], entry)
+end
+for name, entries in pairs(listed) do
+  each(entries, 1000, function(...) redis.call('ZREM', base .. 'limited:' .. name, ...) end)
 end
 local changed = {}
 for group, entries in pairs(taken) do
@@ -412,7 +418,7 @@ for n = 1, total do
   end
 end
 if rare then
-  write_limited(given, given_ids, met, now)
+  write_limited(given, given_ids, met, now, #kept == #found)
   forget_groups(limited_groups)
 end
 each(claims, 2000, function(...) redis.call('HSET', base .. 'run', ...) end)

@@ -17,10 +17,7 @@ local function limit_named(name)
       one.interval = math.ceil((stored.per or 1) * SECOND_MICROS / stored.rate)
       one.tolerance = ((stored.burst or 1) - 1) * one.interval
     end
-    if one.total then
-      one.used = redis.call('ZCARD', KEYS[1] .. ':running:' .. name)
-      one.name = name
-    end
+    if one.total then one.used = redis.call('ZCARD', KEYS[1] .. ':running:' .. name) end
     limits[name] = one
   end
   return one
@@ -28,16 +25,23 @@ end
 
 -- What is known of a limit_key in this claim.
 local states = {}
-local function state_of(limit, key)
-  local limit_key = limit .. '\n' .. key
-  local state = states[limit_key]
-  if not state then
-    state = { limit_key = limit_key, limit = limit_named(limit), running = 0, given = 0 }
-    state.rate_at, state.served_at = served_of(limit_key)
-    if state.limit.running then state.running = redis.call('SCARD', KEYS[1] .. ':running:' .. limit_key) end
-    states[limit_key] = state
-  end
+local function add_state(limit, key, served)
+  local state = { name = limit, key = key, limit = limit_named(limit), given = 0 }
+  state.rate_at, state.served_at = served_in(served)
+  states[limit][key] = state
   return state
+end
+local function state_of(limit, key)
+  states[limit] = states[limit] or {}
+  return states[limit][key] or add_state(limit, key, redis.call('HGET', KEYS[1] .. ':served:' .. limit, key))
+end
+-- Reads several at a time.
+local function read_states(limit, keys)
+  states[limit] = states[limit] or {}
+  local texts = redis.call('HMGET', KEYS[1] .. ':served:' .. limit, unpack(keys))
+  for n = 1, #keys do
+    if not states[limit][keys[n]] then add_state(limit, keys[n], texts[n]) end
+  end
 end
 
 -- How far the order may run ahead of the clock, when many jobs of a key are started at one instant.
@@ -45,7 +49,12 @@ local MAX_AHEAD_MICROS = SECOND_MICROS
 
 -- Whether no job more may run: of the key, and of all keys of the limit.
 local function is_full(state)
-  return state.limit.running and state.running + state.given >= state.limit.running
+  if not state.limit.running then return false end
+  if not state.running then
+    local prefix, last = key_range(state.key)
+    state.running = redis.call('ZLEXCOUNT', KEYS[1] .. ':running:' .. state.name, '[' .. prefix, last)
+  end
+  return state.running + state.given >= state.limit.running
 end
 local function is_used_up(limit)
   return limit.total and limit.used >= limit.total
@@ -63,9 +72,8 @@ end
 -- The transaction that starts a job of the key, or of its limit if that has a total.
 local function lock_of_limit(state)
   local limit = state.limit
-  local name, key = string.match(state.limit_key, '^([^\n]*)\n(.*)$')
-  return lock_of(KEYS[1] .. ':served:' .. name, key)
-    or (limit.total and lock_of(KEYS[1] .. ':starts', limit.name))
+  return lock_of(KEYS[1] .. ':served:' .. state.name, state.key)
+    or (limit.total and lock_of(KEYS[1] .. ':starts', state.name))
 end
 
 -- Counts a job that the key gives.
@@ -151,7 +159,8 @@ local function in_use(limit_keys)
   end
   for n = 1, #limit_keys do
     local limit, key = string.match(limit_keys[n], '^([^\n]*)\n(.*)$')
-    used[limit_keys[n]] = redis.call('EXISTS', base .. 'running:' .. limit_keys[n]) == 1
+    local prefix, last = key_range(key)
+    used[limit_keys[n]] = redis.call('ZLEXCOUNT', base .. 'running:' .. limit, '[' .. prefix, last) > 0
     for group in pairs(groups[limit] or {}) do
       if not later[group] then
         later[group] = {}
@@ -172,20 +181,17 @@ local function forget_idle(now)
   local found = redis.call('ZRANGEBYSCORE', base .. 'idle', '-inf', now, 'LIMIT', 0, IDLE_PER_CLAIM)
   if not found[1] then return end
   redis.call('ZREM', base .. 'idle', unpack(found))
-  local idle, used = {}, in_use(found)
+  local used = in_use(found)
   for n = 1, #found do
-    local rate_at, served_at = served_of(found[n])
+    local limit, key = string.match(found[n], '^([^\n]*)\n(.*)$')
+    local rate_at, served_at = served_in(redis.call('HGET', base .. 'served:' .. limit, key))
     if used[found[n]] then
       -- it comes here again when its last job has gone
     elseif math.max(rate_at, served_at) > now then
       redis.call('ZADD', base .. 'idle', math.max(rate_at, served_at), found[n])
     else
-      idle[#idle + 1] = found[n]
+      redis.call('HDEL', base .. 'served:' .. limit, key)
     end
-  end
-  for n = 1, #idle do
-    local limit, key = string.match(idle[n], '^([^\n]*)\n(.*)$')
-    redis.call('HDEL', base .. 'served:' .. limit, key)
   end
 end
 
@@ -224,16 +230,21 @@ local function with_limited(found, groups, most, now, before, refuse)
   -- The next turn of a group, as long as there is one.
   local function next_turn(cursor)
     if cursor.at > #cursor.turns and not cursor.done then
-      cursor.turns =
-        redis.call('ZRANGEBYLEX', base .. 'turns:' .. cursor.group, cursor.low, '+', 'LIMIT', 0, cursor.count)
-      cursor.done, cursor.at, cursor.count = #cursor.turns < cursor.count, 1, math.min(4 * cursor.count, MAX_TURNS)
-      if cursor.turns[1] then cursor.low = '(' .. cursor.turns[#cursor.turns] end
+      local turns = redis.call('ZRANGEBYLEX', base .. 'turns:' .. cursor.group, cursor.low, '+', 'LIMIT', 0, cursor.count)
+      cursor.turns, cursor.done, cursor.at = turns, #turns < cursor.count, 1
+      cursor.count = math.min(4 * cursor.count, MAX_TURNS)
+      if turns[1] then
+        cursor.low = '(' .. turns[#turns]
+        local keys = {}
+        for n = 1, #turns do keys[n] = string.sub(turns[n], TURN_BYTES + 1) end
+        read_states(cursor.limit, keys)
+      end
     end
     local turn = cursor.turns[cursor.at]
     if not turn then return end
     cursor.at = cursor.at + 1
     local head = string.sub(turn, 1, TURN_BYTES)
-    push({ rank_of(head), instant_in(head), head, cursor = cursor, key = string.sub(turn, TURN_BYTES + 1) })
+    push({ rank_of(head), instant_in(head), head, cursor = cursor, turn = turn, key = string.sub(turn, TURN_BYTES + 1) })
   end
 
   -- The key's next entry, read some at a time.
@@ -254,51 +265,90 @@ local function with_limited(found, groups, most, now, before, refuse)
     return entry, member
   end
 
-  -- The key's next job waits for its turn.
-  local function push_next(one)
+  -- The key's next job; nil if it has none.
+  local function next_job(one)
     local entry, member = next_entry(one)
-    if entry then
-      push({ rank_of(entry), place_of(one.state, entry), entry, one.group .. '\n' .. one.key, source = one, member = member })
-    end
+    one.next, one.read = entry, true
+    if not entry then return end
+    local name = one.group .. '\n' .. one.key
+    return { rank_of(entry), place_of(one.state, entry), entry, name, source = one, member = member }
   end
 
-  -- Takes the job whose turn it is, or begins with the key.
-  local function take(one)
-    if one.cursor then
-      local cursor, prefix, last = one.cursor, key_range(one.key)
-      local state = state_of(limit_of(cursor.group), one.key)
-      if is_used_up(state.limit) then return end
-      next_turn(cursor)
-      local source = {
-        group = cursor.group, key = one.key, state = state, low = '[' .. prefix, last = last, skip = #prefix,
-        entries = {}, at = 1, count = 1,
-      }
-      met[#met + 1] = source
-      if not is_full(state) and opens_at(state) <= now then push_next(source) end
-      return
-    end
+  -- Further jobs of keys that were served: they stand behind most others, so they are put in order only if that matters.
+  local behind, first_rank, first_at = {}, math.huge, math.huge
+  local function choose(one)
     local state = one.source.state
-    if is_full(state) or opens_at(state) > now or is_used_up(state.limit) then return end
-    local place = place_of(state, one[3])
-    if one[2] < place then -- the key was served in another group meanwhile
-      one[2] = place
-      push(one)
-      return
-    end
     one.state = state
     chosen[#chosen + 1] = one
     give(state, now)
-    push_next(one.source)
+    local further = next_job(one.source)
+    if not further then return end
+    behind[#behind + 1] = further
+    if further[1] < first_rank then
+      first_rank, first_at = further[1], further[2]
+    elseif further[1] == first_rank then
+      first_at = math.min(first_at, further[2])
+    end
+  end
+  local function push_behind(best)
+    if not behind[1] then return end
+    if best and (best[1] < first_rank or (best[1] == first_rank and best[2] < first_at)) then return end
+    for n = 1, #behind do push(behind[n]) end
+    behind, first_rank, first_at = {}, math.huge, math.huge
   end
 
-  for n = 1, #groups do next_turn({ group = groups[n], turns = {}, at = 1, low = '-', count = FIRST_TURNS }) end
+  -- Begins with a key, whose turn may be a later one than its group has it.
+  local function begin(turn)
+    local cursor, prefix, last = turn.cursor, key_range(turn.key)
+    local state = state_of(cursor.limit, turn.key)
+    if is_used_up(state.limit) then return end
+    next_turn(cursor)
+    local source = {
+      group = cursor.group, limit = cursor.limit, key = turn.key, state = state, turn = turn.turn, low = '[' .. prefix,
+      last = last, skip = #prefix, entries = {}, at = 1, count = 2,
+    }
+    met[#met + 1] = source
+    if is_full(state) or opens_at(state) > now then return end
+    local job = next_job(source)
+    if job and job[1] == turn[1] and job[2] == turn[2] then
+      choose(job)
+    elseif job then
+      push(job)
+    end
+  end
+
+  -- Takes a job, unless its key was served meanwhile, also in another group.
+  local function take(job)
+    local state = job.source.state
+    if is_full(state) or opens_at(state) > now or is_used_up(state.limit) then return end
+    local place = place_of(state, job[3])
+    if job[2] == place then
+      choose(job)
+    else
+      job[2] = place
+      push(job)
+    end
+  end
+
+  for n = 1, #groups do
+    local limit = limit_of(groups[n])
+    next_turn({ group = groups[n], limit = limit, turns = {}, at = 1, low = '-', count = math.min(most, FIRST_TURNS) })
+  end
   local plain = 1
   while #chosen < most do
-    if found[plain] and (not heap[1] or before(found[plain], heap[1])) then
-      chosen[#chosen + 1] = found[plain]
+    local best, is_plain = heap[1], false
+    if found[plain] and (not best or before(found[plain], best)) then best, is_plain = found[plain], true end
+    push_behind(best)
+    if heap[1] and not (is_plain and before(best, heap[1])) then
+      best = pop()
+      if best.cursor then
+        begin(best)
+      else
+        take(best)
+      end
+    elseif is_plain then
+      chosen[#chosen + 1] = best
       plain = plain + 1
-    elseif heap[1] then
-      take(pop())
     else
       break
     end
@@ -306,51 +356,88 @@ local function with_limited(found, groups, most, now, before, refuse)
   return chosen, met
 end
 
--- Writes what the claim has given, and from when on each key that was met may give again. `taken` are its jobs, with their
--- ids in `ids`.
-local function write_limited(taken, ids, met, now)
-  local base, served, running, places, starts = KEYS[1] .. ':', {}, {}, {}, {}
-  local function add(lists, name, ...)
-    lists[name] = lists[name] or {}
-    for _, value in ipairs({ ... }) do table.insert(lists[name], value) end
-  end
-  local function each(lists, command, prefix)
-    for name, some in pairs(lists) do
-      for from = 1, #some, 1000 do
-        redis.call(command, base .. prefix .. name, unpack(some, from, math.min(from + 999, #some)))
-      end
+-- Calls a command with each list of words, by the end of its key, some at a time.
+local function call_each(command, lists, prefix)
+  for name, words in pairs(lists) do
+    for from = 1, #words, 2000 do
+      redis.call(command, KEYS[1] .. prefix .. name, unpack(words, from, math.min(from + 1999, #words)))
     end
   end
-  states, limits = {}, {}
-  for n = 1, #taken do
-    local limit, key = limit_of(taken[n].source.group), taken[n].source.key
-    local state = state_of(limit, key)
-    give(state, now)
-    add(running, state.limit_key, ids[n])
-    add(places, limit, 0, (key_range(key)) .. ids[n])
-    if state.limit.total then starts[limit] = (starts[limit] or 0) + 1 end
-    if state.given == 1 then add(served, limit, key, state) end
+end
+local function add(lists, name, ...)
+  local list = lists[name]
+  if not list then
+    list = {}
+    lists[name] = list
   end
-  each(running, 'SADD', 'running:')
-  each(places, 'ZADD', 'running:')
-  for _, some in pairs(served) do
-    for n = 2, #some, 2 do some[n] = string.format('%.0f %.0f', some[n].rate_at, some[n].served_at) end
-  end
-  each(served, 'HSET', 'served:')
-  for limit, count in pairs(starts) do redis.call('HINCRBY', base .. 'starts', limit, count) end
+  for n = 1, select('#', ...) do list[#list + 1] = (select(n, ...)) end
+end
+
+-- Writes the turns of keys that were met, as the claim has left them.
+local function write_turns(met, now)
+  local outdated, turns, heads, gone, idle, blocked, rates = {}, {}, {}, {}, {}, {}, {}
   for n = 1, #met do
     local one = met[n]
-    local state = state_of(limit_of(one.group), one.key)
-    update_turn(one.group, one.key)
-    local turn = (is_full(state) or opens_at(state) > now) and redis.call('HGET', base .. 'turn:' .. one.group, one.key)
-    if turn then
-      if turn ~= '' then redis.call('ZREM', base .. 'turns:' .. one.group, turn .. one.key) end
-      redis.call('HSET', base .. 'turn:' .. one.group, one.key, '')
-      if is_full(state) then
-        redis.call('SADD', base .. 'blocked:' .. state.limit_key, one.group)
+    local state, full, opens = one.state, is_full(one.state), opens_at(one.state)
+    local waits = full or opens > now
+    if one.read and not one.next then -- it has no further job
+      add(gone, one.group, one.key)
+      add(idle, '', state.name .. '\n' .. one.key)
+    elseif waits then
+      add(heads, one.group, one.key, '')
+      if full then
+        add(blocked, state.name, 0, (key_range(one.key)) .. one.group)
       else
-        redis.call('ZADD', base .. 'rates:' .. one.group, opens_at(state), one.key)
+        add(rates, one.group, opens, one.key)
       end
+    else
+      local new = turn_of(one.next, state.served_at)
+      add(turns, one.group, 0, new .. one.key)
+      add(heads, one.group, one.key, new)
+    end
+    add(outdated, one.group, one.turn)
+  end
+  call_each('ZREM', outdated, ':turns:')
+  call_each('ZADD', turns, ':turns:')
+  call_each('HSET', heads, ':turn:')
+  call_each('HDEL', gone, ':turn:')
+  call_each('ZADD', blocked, ':blocked:')
+  call_each('ZADD', rates, ':rates:')
+  for _, limit_keys in pairs(idle) do add_idle(limit_keys) end
+end
+
+-- Writes what the claim has given, and from when on each key that was met may give again. `taken` are its jobs, with their
+-- ids in `ids`: those that were chosen, if `all`.
+local function write_limited(taken, ids, met, now, all)
+  local served, places, starts = {}, {}, {}
+  if not all then
+    states, limits = {}, {}
+    for n = 1, #met do
+      met[n].state = state_of(met[n].limit, met[n].key)
+      is_full(met[n].state) -- counts before its jobs are written
+    end
+    for n = 1, #taken do give(taken[n].source.state, now) end
+  end
+  local written = {}
+  for n = 1, #taken do
+    local source = taken[n].source
+    local state = source.state
+    add(places, source.limit, 0, (key_range(source.key)) .. ids[n])
+    if state.limit.total then starts[source.limit] = (starts[source.limit] or 0) + 1 end
+    if not written[state] then
+      written[state] = true
+      add(served, source.limit, source.key, string.format('%.0f %.0f', state.rate_at, state.served_at))
     end
   end
+  call_each('ZADD', places, ':running:')
+  call_each('HSET', served, ':served:')
+  for limit, count in pairs(starts) do redis.call('HINCRBY', KEYS[1] .. ':starts', limit, count) end
+  if not all then
+    for n = 1, #met do
+      local one, prefix, last = met[n], key_range(met[n].key)
+      local first = redis.call('ZRANGEBYLEX', KEYS[1] .. ':ready:' .. one.group, '[' .. prefix, last, 'LIMIT', 0, 1)[1]
+      one.next, one.read = first and string.sub(first, #prefix + 1), true
+    end
+  end
+  write_turns(met, now)
 end

@@ -32,13 +32,14 @@ local seen = {}
 local function read(claim)
   local run = seen[claim]
   if not run then
-    local lease, worker, started, letter, _, task, limit_key =
+    local lease, worker, started, letter, queue, task, limit_key =
       string.match(claim, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(%Z*)%z?(.*)$')
     local bits = string.byte(letter) - 64
     run = { lease = lease, worker = worker, task = task, head = lease .. '\0' .. worker .. '\0' .. started .. '\0' }
     if limit_key ~= '' then
-      run.limit_key, run.limit = limit_key, string.match(limit_key, '^[^\n]*')
-      run.prefix = key_range(string.sub(limit_key, #run.limit + 2))
+      run.limit, run.key = string.match(limit_key, '^([^\n]*)\n(.*)$')
+      run.group = queue .. '\0' .. task .. '\0' .. run.limit
+      run.prefix = key_range(run.key)
     end
     run.keyed = bits % 2 == 1
     run.step = bits % 32 >= 16
@@ -123,7 +124,7 @@ while ARGV[at] do
         if run.step then table.insert(part_of[id].ids, id) end
         if run.keyed then keyed[#keyed + 1] = id end
         if run.limit then
-          table.insert(of(limited, run.limit_key), id)
+          of(limited, run.group)[run.key] = true
           table.insert(of(places, run.limit), run.prefix .. id)
         end
         if row then
@@ -208,9 +209,10 @@ end
 for limit, members in pairs(places) do
   each(members, 1000, function(...) redis.call('ZREM', base .. 'running:' .. limit, ...) end)
 end
-for limit_key, ids in pairs(limited) do
-  each(ids, 1000, function(...) redis.call('SREM', base .. 'running:' .. limit_key, ...) end)
-  free_place(limit_key)
+for group, found in pairs(limited) do
+  local freed = {}
+  for key in pairs(found) do freed[#freed + 1] = key end
+  free_places(group, freed)
 end
 -- Whether a job that waits may start because one with a limit has ended.
 local may_start = next(limited) and redis.call('EXISTS', base .. 'limited') == 1

@@ -16,7 +16,7 @@ from .records import claim_key, packed
 Command = tuple[str | bytes | int, ...]
 # Largest difference between the time in an id and created_at; jobs beyond it are also in the set `odd`.
 ID_TIME_TOLERANCE_MICROS = 60_000_000
-# The prefix of the sets of running jobs: that of a limit_key has their ids, that of a limit these behind the key.
+# The prefix of the sets of a limit's running jobs: their ids behind the keys.
 RUNNING_OF = "running:"
 # Final states that are rare among all jobs, and so also have sets in the order of creation.
 LISTED = ("dead", "cancelled")
@@ -48,6 +48,12 @@ def limited_entry(limit_key: str, entry: bytes) -> bytes:
     """An entry, or an id, as the sets of a limited group have it: behind the key."""
     key = group_key(limit_key).encode()
     return len(key).to_bytes(2, "big") + key + entry
+
+
+def bounds_of(key: str) -> tuple[bytes, bytes]:
+    """The range of the key's entries in the sets of a limited group."""
+    prefix = limited_entry(f"{KEY_SEPARATOR}{key}", b"")
+    return b"[" + prefix, b"(" + prefix + b"\xff\xff\xff"
 
 
 def has_creation_time(id: bytes, created_at: int) -> bool:
@@ -124,7 +130,6 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
         yield IndexEntry("set", f"held:{job.worker}", id)
         yield IndexEntry("set", "holders", (job.worker or "").encode())
         if job.limit_key is not None:
-            yield IndexEntry("set", f"{RUNNING_OF}{job.limit_key}", id)
             yield IndexEntry("sorted", f"{RUNNING_OF}{limit_name(job.limit_key)}", limited_entry(job.limit_key, id))
     elif not job.state.final:
         yield IndexEntry("set", f"parked:{job.state.value}\0{job.queue}", id)
@@ -173,10 +178,10 @@ def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Ite
         match entry.kind:
             case "set":
                 yield "SREM", f"{base}:{entry.key}", entry.member
-                if entry.key.startswith(RUNNING_OF) and KEY_SEPARATOR in entry.key:
-                    freed.append(entry.key.removeprefix(RUNNING_OF))
             case "sorted":
                 yield "ZREM", f"{base}:{entry.key}", entry.member
+                if entry.key.startswith(RUNNING_OF) and old is not None:
+                    freed.append(limited_group(old.queue, old.task, old.limit_key or ""))
             case "ready":
                 yield "ZREM", f"{base}:ready:{entry.key}", entry.member
                 yield "ZREM", f"{base}:later:{entry.key}", entry.member
@@ -195,8 +200,8 @@ def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Ite
             case "ready" | "limited":
                 yield in_order_command(base, entry, now)
                 changed_groups.add(entry.key)
-    for limit_key in freed:
-        yield "FREE", f"{base}:{limit_key}"
+    for name in freed:
+        yield "FREE", f"{base}:{name}"
     for name in changed_groups:
         yield "GROUP", f"{base}:{name}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...records.limit import Recount, group_key, limit_key_of, limit_name
+from ...records.limit import KEY_SEPARATOR, Recount, group_key, limit_key_of, limit_name
 from .hashes import read_hash
-from .index import RUNNING_OF, Command, limited_entry
+from .index import RUNNING_OF, Command, bounds_of, limited_entry
 from .records import CLAIM_PARTS
 from .shard import Shard, Shards
 from .two_phase import Condition, Unit, commit_one, has
@@ -92,7 +92,7 @@ class GroupScan:
             some = keys[start : start + step]
             commands: list[Command] = []
             for key in some:
-                commands.append(("SCARD", f"{base}:{RUNNING_OF}{limit_key_of(self._name, key)}"))
+                commands.append(("ZLEXCOUNT", f"{base}:{RUNNING_OF}{self._name}", *bounds_of(key)))
                 commands += [("ZLEXCOUNT", f"{base}:ready:{group}", *bounds_of(key)) for group in self._groups]
             sizes = iter(await self._shard.multi(commands))
             for key in some:
@@ -118,12 +118,6 @@ def key_of(member: bytes) -> str:
 def run_at_of(member: bytes) -> int:
     at = 2 + int.from_bytes(member[:2], "big")
     return int.from_bytes(member[at + 2 : at + 10], "big")
-
-
-def bounds_of(key: str) -> tuple[bytes, bytes]:
-    """The range of the key's entries in the sets of a limited group."""
-    prefix = limited_entry(f"\n{key}", b"")
-    return b"[" + prefix, b"(" + prefix + b"\xff\xff\xff"
 
 
 async def rearm(shard: Shard, group: str) -> None:
@@ -175,29 +169,23 @@ def _limit_key_of(claim: bytes) -> str | None:
 
 async def _compare(shards: Shards, limit_key: str, shard: Shard, claims: dict[bytes, bytes]) -> bool:
     """Whether the group is counted as its jobs run. If not, it is corrected."""
-    own, of_limit = f"{shard.base}:{RUNNING_OF}{limit_key}", f"{shard.base}:{RUNNING_OF}{limit_name(limit_key)}"
-    prefix = limited_entry(limit_key, b"")
-    bounds = bounds_of(group_key(limit_key))
-    ids, members = await shard.multi([("SMEMBERS", own), ("ZRANGEBYLEX", of_limit, *bounds)])
-    counted, listed = set(ids), {member[len(prefix) :] for member in members}
-    if counted == listed == claims.keys():
+    running, prefix = f"{shard.base}:{RUNNING_OF}{limit_name(limit_key)}", limited_entry(limit_key, b"")
+    read: Command = ("ZRANGEBYLEX", running, *bounds_of(group_key(limit_key)))
+    counted = {member[len(prefix) :] for member in await shard.call(*read)}
+    if counted == claims.keys():
         return True
-    every = sorted(counted | listed | claims.keys())
-    *runs, ids, members = await shard.multi(
-        [*(("HGET", f"{shard.base}:run", id) for id in every), ("SMEMBERS", own), ("ZRANGEBYLEX", of_limit, *bounds)]
-    )
-    counted, listed = set(ids), {member[len(prefix) :] for member in members}
+    every = sorted(counted | claims.keys())  # both are read again, at one instant
+    *runs, members = await shard.multi([*(("HGET", f"{shard.base}:run", id) for id in every), read])
+    counted = {member[len(prefix) :] for member in members}
     conditions, commands = list[Condition](), list[Command]()
     for id, claim in zip(every, runs, strict=True):
         is_running = claim is not None and _limit_key_of(claim) == limit_key
-        if is_running == (id in counted) == (id in listed):
-            continue
-        conditions.append(has(f"{shard.base}:run", id, claim))
-        if is_running:
-            commands += (("SADD", own, id), ("ZADD", of_limit, 0, prefix + id))
-        else:
-            commands += (("SREM", own, id), ("ZREM", of_limit, prefix + id))
+        if is_running != (id in counted):
+            conditions.append(has(f"{shard.base}:run", id, claim))
+            commands.append(("ZADD", running, 0, prefix + id) if is_running else ("ZREM", running, prefix + id))
     if not commands:
         return True
-    commands.append(("FREE", f"{shard.base}:{limit_key}"))
+    for group in await limited_groups(shard):
+        if group.limit == limit_name(limit_key):
+            commands.append(("FREE", f"{shard.base}:{group.name}{KEY_SEPARATOR}{group_key(limit_key)}"))
     return not await commit_one(shards, Unit(conditions, commands), "new")

@@ -11,7 +11,7 @@ from ...records.job import Job
 from ...records.limit import Limit, group_key, limit_name
 from ..rules.limited_jobs import LimitedJobs
 from ..rules.limits import NEW_GROUP, GroupState
-from .index import RUNNING_OF, Command
+from .index import RUNNING_OF, Command, bounds_of
 from .shard import Shard, Shards
 from .two_phase import Condition, has
 
@@ -64,7 +64,7 @@ class LoadedLimitRows:
         base = shard.base
         commands: list[Command] = [("HMGET", f"{base}:limit", *names), ("HMGET", f"{base}:starts", *names)]
         commands += [("HGET", f"{base}:served:{limit_name(key)}", group_key(key)) for key in keys]
-        commands += [("SCARD", f"{base}:{RUNNING_OF}{key}") for key in keys]
+        commands += [running_count(base, key) for key in keys]
         commands += [("ZCARD", f"{base}:{RUNNING_OF}{name}") for name in names]
         limits, starts, *others = await shard.multi(commands)
         self._limits |= {name: _decode(text) for name, text in zip(names, limits, strict=True) if text is not None}
@@ -103,6 +103,11 @@ class LoadedLimitRows:
         """The limits with a total that the rule has started a job of, by base and name."""
         found = {(self._texts[key][0], limit_name(key)) for key in self._new}
         return {(base, name) for base, name in found if name in self._limits and self._limits[name].total is not None}
+
+
+def running_count(base: str, limit_key: str) -> Command:
+    """The command that counts the running jobs of a group."""
+    return "ZLEXCOUNT", f"{base}:{RUNNING_OF}{limit_name(limit_key)}", *bounds_of(group_key(limit_key))
 
 
 def state_of(text: bytes | None) -> GroupState:

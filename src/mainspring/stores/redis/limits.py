@@ -19,7 +19,7 @@ from ...records.limit import (
 from ..rules.limits import limit_of, opens_at
 from .handle import RedisHandle
 from .hashes import read_hash
-from .index import RUNNING_OF
+from .index import RUNNING_OF, bounds_of, limited_entry
 from .limit_groups import GroupScan, limited_groups, rearm, recount
 from .limit_rows import state_of
 from .records import unpacked
@@ -104,7 +104,7 @@ async def _groups(shard: Shard, name: str, key: str | None, limit: int, count_up
         row = limit_of(limit_key, None if text is None else _decode(text))
         ids, served = await shard.multi(
             [
-                ("SMEMBERS", f"{shard.base}:{RUNNING_OF}{limit_key}"),
+                ("ZRANGEBYLEX", f"{shard.base}:{RUNNING_OF}{name}", *bounds_of(one), "LIMIT", 0, MAX_HOLDERS),
                 ("HGET", f"{shard.base}:served:{name}", one),
             ]
         )
@@ -118,7 +118,7 @@ async def _groups(shard: Shard, name: str, key: str | None, limit: int, count_up
                 running=running,
                 waiting=min(waiting, count_up_to),
                 next_at=next_at,
-                holders=tuple(sorted(map(unpacked, ids))[:MAX_HOLDERS]),
+                holders=tuple(unpacked(member[len(limited_entry(limit_key, b"")) :]) for member in ids),
             )
         )
     return found

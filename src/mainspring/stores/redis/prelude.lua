@@ -5,7 +5,7 @@
 -- for each command the number of its words, and the words. Operators: "=" the hash field has the value; "-" the hash
 -- has no such field; "~" the set has as many members as the field says, and they are those in the value, each between
 -- zero bytes; "!" the field is not a member of the set. The command "GROUP" names a group whose entries were changed;
--- "FREE" the limit_key of a running job that has ended; "NEW" adds the job of a step (add_step).
+-- "FREE" a limited group and the key of a running job that has ended; "NEW" adds the job of a step (add_step).
 local base = KEYS[1] .. ':'
 
 -- Calls `call` with each condition of the unit at `at`, until it returns a true value, which is returned.
@@ -74,7 +74,8 @@ local function execute(words, at, last, changed)
     if words[at + 1] == 'GROUP' then
       changed[string.sub(words[at + 2], #base + 1)] = true
     elseif words[at + 1] == 'FREE' then
-      free_place(string.sub(words[at + 2], #base + 1))
+      local group, key = group_and_key(string.sub(words[at + 2], #base + 1))
+      free_places(group, { key })
     elseif words[at + 1] == 'NEW' then
       add_step(changed, unpack(words, at + 2, at + count))
     else

@@ -1,10 +1,12 @@
 -- Jobs with a limit: the turns of the keys that have ready ones; it is put before each script that changes `ready`.
--- A limited group is a queue, a task and a limit's name, divided by zero bytes. A limit_key is that name and a key. Its sets `ready` and `later` have each job's key
--- (two bytes with its length, and the key) before its entry in the order of claims. Beside them are, by group:
--- `turns`, the sorted set of keys that may give a job: what a claim compares of the first one, and the key; the hash
--- `turn`, that part by key, or '' for a key that has to wait; `rates`, when a key that waits for its rate may go on.
--- By limit_key: `running`, the set of running jobs, which of a limit has the key before each; `blocked`, the groups in which it waits for one of
--- them to end; the hash `served`, by limit, with two instants of a key, for the rate and for the order; `idle`, keys that may have no more jobs.
+-- A limited group is a queue, a task and a limit's name, divided by zero bytes. A limit_key is that name and a key.
+-- The group's sets `ready` and `later` have each job's key (two bytes with its length, and the key) before its entry in the
+-- order of claims. Beside them are, by group: `turns`, the sorted set of keys that may give a job: what a claim compares of
+-- the first one, and the key; the hash `turn`, that part by key, or '' for a key that has to wait; `rates`, when a key that
+-- waits for its rate may go on.
+-- By limit: `running`, its running jobs behind their keys; `blocked`, keys that wait for one of these to end, with their
+-- groups; the hash `served`, two instants by key: for the rate and for the order. `idle` has each limit_key that may have no
+-- more jobs.
 local LIMITS_VERSION = 6
 local TURN_BYTES = 26 -- rank, instant and a UUID; shorter entries are filled up with zero bytes
 
@@ -21,13 +23,17 @@ local function key_in(member)
 end
 
 -- An instant in eight bytes, which sort as the instants do.
+local encoded = {} -- one claim has the same few many times
 local function instant_bytes(at)
-  local bytes, rest = {}, math.max(at, 0)
-  for n = 8, 1, -1 do
-    bytes[n] = rest % 256
-    rest = math.floor(rest / 256)
+  if not encoded[at] then
+    local bytes, rest = {}, math.max(at, 0)
+    for n = 8, 1, -1 do
+      bytes[n] = rest % 256
+      rest = math.floor(rest / 256)
+    end
+    encoded[at] = string.char(unpack(bytes))
   end
-  return string.char(unpack(bytes))
+  return encoded[at]
 end
 
 -- The instant in an entry in the order of claims; nil if it is too short.
@@ -44,13 +50,12 @@ end
 -- What a claim compares of an entry whose key was served then. It may be earlier than what the rate allows.
 local function turn_of(entry, served_at)
   if instant_in(entry) < served_at then entry = placed(entry, served_at) end
+  if #entry == TURN_BYTES then return entry end
   return string.sub(entry .. string.rep('\0', TURN_BYTES - #entry), 1, TURN_BYTES)
 end
 
--- The instants of a limit and key: from which on the rate counts, and when it was served last.
-local function served_of(limit_key)
-  local limit, key = string.match(limit_key, '^([^\n]*)\n(.*)$')
-  local text = redis.call('HGET', KEYS[1] .. ':served:' .. limit, key)
+-- The instants in a value of `served`: from which on the rate counts, and when the key was served last.
+local function served_in(text)
   if not text then return 0, 0 end
   local rate_at, served_at = string.match(text, '^(%d+) (%d+)$')
   return tonumber(rate_at), tonumber(served_at)
@@ -60,11 +65,15 @@ local function limit_of(group)
   return string.match(group, '^%Z*%z%Z*%z(.*)$')
 end
 
--- Has the next claim look whether the key has no jobs any more.
-local function may_be_idle(limit_key)
-  local limit, key = string.match(limit_key, '^([^\n]*)\n(.*)$')
-  if redis.call('HEXISTS', KEYS[1] .. ':served:' .. limit, key) == 1 then
-    redis.call('ZADD', KEYS[1] .. ':idle', 0, limit_key)
+-- Has the next claim look whether these keys have no jobs any more.
+local function add_idle(limit_keys)
+  for from = 1, #limit_keys, 1000 do
+    local members = {}
+    for n = from, math.min(from + 999, #limit_keys) do
+      members[#members + 1] = 0
+      members[#members + 1] = limit_keys[n]
+    end
+    redis.call('ZADD', KEYS[1] .. ':idle', unpack(members))
   end
 end
 
@@ -78,14 +87,14 @@ end
 
 -- Makes the turn of a key match its first ready job. A key that waits stays where it is.
 local function update_turn(group, key)
-  local base, limit_key = KEYS[1] .. ':', limit_of(group) .. '\n' .. key
+  local base, limit = KEYS[1] .. ':', limit_of(group)
   local old = redis.call('HGET', base .. 'turn:' .. group, key)
   local prefix, last = key_range(key)
   local first = redis.call('ZRANGEBYLEX', base .. 'ready:' .. group, '[' .. prefix, last, 'LIMIT', 0, 1)[1]
   local new = false
   if first then
     if old == '' then return end
-    local _, served_at = served_of(limit_key)
+    local _, served_at = served_in(redis.call('HGET', base .. 'served:' .. limit, key))
     new = turn_of(string.sub(first, #prefix + 1), served_at)
     if new == old then return end
   end
@@ -100,7 +109,7 @@ local function update_turn(group, key)
     redis.call('HDEL', base .. 'turn:' .. group, key)
     redis.call('ZREM', base .. 'rates:' .. group, key)
   end
-  may_be_idle(limit_key)
+  add_idle({ limit .. '\n' .. key })
 end
 
 -- Takes the mark from a key that had to wait, and gives it its turn again.
@@ -111,14 +120,27 @@ local function end_wait(group, key)
   update_turn(group, key)
 end
 
--- Gives their turn to the groups in which a limit and key has waited for a running job to end.
-local function free_place(limit_key)
-  if redis.call('EXISTS', KEYS[1] .. ':running:' .. limit_key) == 0 then may_be_idle(limit_key) end
-  local blocked = KEYS[1] .. ':blocked:' .. limit_key
-  local groups, key = redis.call('SMEMBERS', blocked), string.match(limit_key, '^[^\n]*\n(.*)$')
-  if not groups[1] then return end
-  redis.call('DEL', blocked)
-  for n = 1, #groups do end_wait(groups[n], key) end
+-- Gives their turns to keys of a limit that have waited for a running job to end: one has ended of each, in this group.
+local function free_places(group, keys)
+  local base, limit = KEYS[1] .. ':', limit_of(group)
+  local blocked = base .. 'blocked:' .. limit
+  if redis.call('EXISTS', blocked) == 1 then
+    for n = 1, #keys do
+      local prefix, last = key_range(keys[n])
+      local waiting = redis.call('ZRANGEBYLEX', blocked, '[' .. prefix, last)
+      if waiting[1] then redis.call('ZREM', blocked, unpack(waiting)) end
+      for _, member in ipairs(waiting) do end_wait(string.sub(member, #prefix + 1), keys[n]) end
+    end
+  end
+  local idle = {}
+  for from = 1, #keys, 1000 do
+    local last = math.min(from + 999, #keys)
+    local turns = redis.call('HMGET', base .. 'turn:' .. group, unpack(keys, from, last))
+    for n = from, last do
+      if not turns[n - from + 1] then idle[#idle + 1] = limit .. '\n' .. keys[n] end
+    end
+  end
+  add_idle(idle)
 end
 
 -- Records a limited group's first later job.
