@@ -61,6 +61,8 @@ class JobStore(Protocol):
         E21. So do items whose key is held by a job that was claimed. If that job does not collect, it keeps its key,
             and the new one has none.
         E22. An update and a retry let a job with `collect` go of its key, so that it collects no more.
+
+        E23. "replace" and "debounce" delete the checkpoints of a job that has begun: they are those of the old input.
         """
         ...
 
@@ -156,7 +158,7 @@ class JobStore(Protocol):
         R4. Lines, output and progress are visible at once, and stay with the job until it is deleted. A report changes
             nothing else.
         R5. Of a checkpoint that is reported twice (same job and name) the first version is kept. Checkpoints are
-            visible at once, and stay with the job through every further run, until it is deleted.
+            visible at once, and stay with the job through every further run, until it is deleted or E23 deletes them.
         """
         ...
 

@@ -38,8 +38,10 @@ class MemoryTables:
         self.flows = FlowTable()
         self.flow_changes = FlowChanges()
         self.older_workers: Sequence[WorkerId] = ()
-        # Jobs (None: a new one) and schedules as they were at the savepoint. None: there is no savepoint.
-        self._undo: tuple[dict[JobId, Job | None], dict[str, Schedule]] | None = None
+        # Jobs (None: a new one), schedules and checkpoints as they were at the savepoint. None: there is no savepoint.
+        self._undo: tuple[dict[JobId, Job | None], dict[str, Schedule], dict[JobId, dict[str, Checkpoint]]] | None = (
+            None
+        )
 
     # jobs
 
@@ -119,6 +121,11 @@ class MemoryTables:
         for checkpoint in checkpoints:
             known.setdefault(checkpoint.name, checkpoint)
 
+    def drop_checkpoints(self, id: JobId) -> None:
+        known = self.ledger.checkpoints.pop(id, None)
+        if self._undo is not None and known is not None:
+            self._undo[2].setdefault(id, known)
+
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.ledger.count(outcomes)
 
@@ -159,13 +166,14 @@ class MemoryTables:
     # all or nothing
 
     def savepoint(self) -> None:
-        self._undo = ({}, {})
+        self._undo = ({}, {}, {})
 
     def release(self) -> None:
         self._undo = None
 
     def roll_back(self) -> None:
-        (jobs, schedules), self._undo = self._undo or ({}, {}), None
+        (jobs, schedules, checkpoints), self._undo = self._undo or ({}, {}, {}), None
+        self.ledger.checkpoints.update(checkpoints)
         for id, old in reversed(jobs.items()):
             if old is not None:
                 self.jobs.put(old)

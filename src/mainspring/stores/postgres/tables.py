@@ -177,6 +177,7 @@ async def _add_steps(db: Session, tables: LockedTables, names: Sequence[Name]) -
         tables.add_step_jobs(name, [locked[id] for id in some if id in locked])
 
 
+_DROP_CHECKPOINTS = "DELETE FROM mainspring_checkpoints WHERE job_id = ANY($1)"
 _ADD_RUN = "INSERT INTO mainspring_executions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 
@@ -190,6 +191,8 @@ async def write(db: Session, tables: LockedTables, at: str | None = None) -> Non
     await schedules.write_schedules(db, rows)
     # First those that exist, as one of them may release a key.
     await write_jobs(db, [(old, new) for _, old, new in changed if old is not None and new is not None])
+    if tables.without_checkpoints:
+        await db.run(_DROP_CHECKPOINTS, list(tables.without_checkpoints))
     added = [new for _, old, new in changed if old is None and new is not None]
     await insert_jobs(db, added)
     await add_flow_jobs(db, added)

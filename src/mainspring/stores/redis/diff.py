@@ -128,6 +128,8 @@ def _run_commands(shards: Shards, tables: LoadedTables, changed: Sequence[Change
         if old is not None and new is None:
             base = shards.of(old.queue).base
             yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}", f"{base}:output:{id}", f"{base}:checkpoint:{id}"
+    for id in tables.without_checkpoints:
+        yield "DEL", f"{_base_of(shards, tables, id)}:checkpoint:{id}"
     for id, line in tables.lines:
         yield "HSETNX", f"{_base_of(shards, tables, id)}:log:{id}", f"{line.run}:{line.n}", _encode(line)
     for id, chunk in tables.chunks:

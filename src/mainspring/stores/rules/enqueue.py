@@ -62,6 +62,8 @@ def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
             changed, status = resolve_conflict(holder, new, now)
             if changed is not holder:
                 write_job(tables, holder, changed)
+                if holder.runs:
+                    tables.drop_checkpoints(holder.id)
             return Enqueued(holder.id, status, key)
     job = to_job(new, now)
     if new.step is not None:

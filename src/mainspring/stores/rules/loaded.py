@@ -94,6 +94,8 @@ class LoadedTables:
         self.lines: list[tuple[JobId, LogLine]] = []
         self.chunks: list[tuple[JobId, OutputChunk]] = []
         self.checkpoints: list[tuple[JobId, Checkpoint]] = []
+        self.without_checkpoints: dict[JobId, bool] = {}
+        """The jobs whose checkpoints a rule has deleted."""
         self.counted: list[Outcome] = []
         self.plans: list[tuple[JobId, Plan]] = []
 
@@ -284,6 +286,9 @@ class LoadedTables:
 
     def add_checkpoints(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
         self.checkpoints += [(id, checkpoint) for checkpoint in checkpoints]
+
+    def drop_checkpoints(self, id: JobId) -> None:
+        self._set(self.without_checkpoints, id, True)
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self.counted += outcomes

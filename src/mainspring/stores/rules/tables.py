@@ -90,6 +90,9 @@ class Tables(JobTables, Protocol):
     def add_checkpoints(self, id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
         """Adds checkpoints of a job. Of one that is there already the first version is kept."""
 
+    def drop_checkpoints(self, id: JobId) -> None:
+        """Deletes the checkpoints of a job."""
+
     def count(self, outcomes: Sequence[Outcome]) -> None:
         """Adds accepted outcomes to the tallies."""
 

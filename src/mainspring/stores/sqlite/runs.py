@@ -70,6 +70,10 @@ def read_checkpoints(db: sqlite3.Connection, job_id: JobId, after: int, limit: i
     return [Checkpoint(n, name, instant(at), value) for n, name, at, value in rows]
 
 
+def drop_checkpoints(db: sqlite3.Connection, ids: Iterable[JobId]) -> None:
+    db.executemany("DELETE FROM mainspring_checkpoints WHERE job_id = ?", [(id,) for id in ids])
+
+
 def add_checkpoints(db: sqlite3.Connection, job_id: JobId, checkpoints: Iterable[Checkpoint]) -> None:
     db.executemany(_ADD_CHECKPOINT, [(job_id, one.name, one.n, micros(one.at), one.value) for one in checkpoints])
 

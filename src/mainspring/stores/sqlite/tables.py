@@ -19,7 +19,7 @@ from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from .circuits import circuits, write_circuits
 from .flow_rows import add_flows, add_step_jobs, wake_flows, write_flows
 from .job_rows import find_jobs, write_jobs
-from .runs import add_executions, read_runs
+from .runs import add_executions, drop_checkpoints, read_runs
 from .schedules import add_schedules, add_waiting, record_ticks, revisions, write_schedules
 from .tally import count_runs
 
@@ -107,6 +107,7 @@ def write(db: sqlite3.Connection, tables: LoadedTables, at: str | None = None) -
     if at is not None and (changed or rows):
         failpoint(at)
     write_jobs(db, changed)
+    drop_checkpoints(db, tables.without_checkpoints)
     write_flows(db, tables)
     write_circuits(db, tables.changed_circuits())
     record_ticks(db, tables.ticks)

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from ...ids import JobId
-from ...records.job import Action, Job, State
-from ...records.outcome import Crashed, Discard, Done, Released, Retry, RunEnd, Snooze
+from ...records.job import Action, Job, OnConflict, State
+from ...records.outcome import Crashed, Discard, Done, Released, Retry, RunEnd, Snooze, Suspend
 from ...records.query import Update
 from ...records.run import Checkpoint, RunReport
 from ...store import FlowStore, Store
@@ -157,6 +157,35 @@ class CheckpointContract(Contract):
                 assert found == await checkpoints(store, job.id) == [a_checkpoint(1)] * accepted
 
     # how long they stay
+
+    @proves("E23")
+    @pytest.mark.parametrize("wish", ["replace", "debounce"])
+    async def test_a_job_that_gets_other_input_while_it_sleeps_has_no_checkpoints(self, wish: OnConflict) -> None:
+        async with self.opened() as store:
+            job = await start(store, unique_key="key")
+            other = await start(store)
+            for one in (job, other):
+                await keep(store, one, a_checkpoint(1, "old"))
+                await finish_run(store, one, Suspend(until=later(5)), now=NOW)
+            request = new_job(unique_key="key", on_conflict=wish, payload='"new"')
+            (answer,) = await store.enqueue([request], now=later(1))
+            assert answer.id == job.id
+            assert await checkpoints(store, job.id) == []
+            assert len(await checkpoints(store, other.id)) == 1
+            again = await claim_job(store, job.id, now=later(5))
+            assert await keep(store, again, a_checkpoint(1, "old", "2"))
+            assert [one.value for one in await checkpoints(store, job.id)] == ["2"]
+
+    @proves("E2", "E23")
+    async def test_a_refused_replacement_leaves_the_checkpoints(self) -> None:
+        async with self.opened() as store:
+            job = await start(store, unique_key="key")
+            await put(store, new_job(unique_key="held"))
+            await keep(store, job, a_checkpoint(1))
+            await finish_run(store, job, Suspend(until=later(5)), now=NOW)
+            request = new_job(unique_key="key", on_conflict="replace", payload='"new"')
+            await store.enqueue([request, new_job(unique_key="held", on_conflict="raise")], now=later(1))
+            assert await checkpoints(store, job.id) == [a_checkpoint(1)]
 
     @proves("R5")
     @pytest.mark.parametrize("ended", [Retry(0), Snooze(0), Released()], ids=ending_name)
