@@ -67,7 +67,12 @@ def lists() -> Iterator[tuple[str, str]]:
 STATEMENTS = {
     "claim": dict(constants("claim")),
     "count": dict(constants("count")),
-    "finish": {"complete": completions.COMPLETE, "complete_all": completions.COMPLETE_ALL},
+    "finish": {name: getattr(completions, name.upper()) for name in ("complete", "complete_all", "complete_limited")},
+    "limits": {
+        name: sql
+        for module in ("limit_lines", "limited_claim", "locked_groups", "limits")
+        for name, sql in constants(module)
+    },
     "lists": dict(lists()),
     "workers": dict(constants("workers")),
 }

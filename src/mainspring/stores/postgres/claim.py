@@ -24,14 +24,19 @@ from ...errors import ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, Lease, WorkerId
 from ...records.job import POISON_SUSPECT_CRASHES, UNREADABLE, Job, State
+from ...records.limit import AT_ONCE
 from ...records.unreadable import decoded
 from ...records.worker import Claim
 from ...survived_errors import SurvivedErrors
 from ..rows import CLAIMED_COLUMNS, COLUMNS, claimed_job_of, job_of
+from ..rules.limits import MAX_AHEAD_MICROS
+from ..rules.loaded import ChangedJob
 from . import schedules
 from .flow_rows import lock_flows
 from .handle import PostgresHandle, PostgresSettings
 from .jobs import ALL_COLUMNS, OVERWRITE, apply_job_changes, write_jobs
+from .limit_lines import give_back, write_limit_changes
+from .limited_claim import DueJob, LimitedClaim, lock_totals
 from .pool import Session
 from .statement_file import read_statements
 from .tables import LockedTables, write
@@ -59,14 +64,25 @@ _SQL = read_statements(
     claimed_columns=CLAIMED_COLUMNS,
     overwrite=OVERWRITE.strip(),
     unreadable=UNREADABLE,
+    ahead=MAX_AHEAD_MICROS,
+    at_once=AT_ONCE,
 )
 _parts = _SQL.fragments
-TAKE_PLAIN = _SQL.statement("take", groups=_parts["all_groups"], guard=_parts["nothing_special"], left=CLAIM_BYTES)
-TAKE_KNOWN = _SQL.statement("take", groups=_parts["known_groups"], guard=_parts["nothing_special"], left=CLAIM_BYTES)
-_TAKE_REST = _SQL.statement("take", groups=_parts["all_groups"], guard="true", left="$7::bigint")
+_AT_ALL = _SQL.statement("nothing_special", limits=_parts["no_limits"])
+_BESIDE = _SQL.statement("nothing_special", limits=_SQL.statement("no_due_lines"))
+TAKE_PLAIN = _SQL.statement("take", groups=_parts["all_groups"], guard=_AT_ALL, left=CLAIM_BYTES, next_line="NULL")
+TAKE_KNOWN = _SQL.statement("take", groups=_parts["known_groups"], guard=_AT_ALL, left=CLAIM_BYTES, next_line="NULL")
+# While there are jobs with a limit key.
+TAKE_BESIDE = _SQL.statement(
+    "take", groups=_parts["all_groups"], guard=_BESIDE, left=CLAIM_BYTES, next_line=_SQL.statement("next_line")
+)
+_TAKE_REST = _SQL.statement("take", groups=_parts["all_groups"], guard="true", left="$7::bigint", next_line="NULL")
+# The first $6 jobs that _TAKE_REST would take, without a lock: for a claim that also takes jobs with a limit key.
+_SEE_REST = _TAKE_REST.partition(",\n" + _parts["before_locks"])[0] + "\n" + _parts["seen"]
 _TAKE_ONE = _SQL.statement("take_one")
 _LOCK_WORKER = _SQL.statement("lock_worker")
 _READ_VIEW = _SQL.statement("read_view")
+_READ_LINES = _SQL.statement("read_lines")
 
 
 class ClaimRequest:
@@ -83,22 +99,26 @@ class ClaimView:
     """What one worker can claim: groups and suspects, and the open circuits of their tasks."""
 
     def __init__(self, rows: list[Any]) -> None:
-        kinds: dict[str, list[Any]] = {kind: [] for kind in ("group", "suspect", "circuit", "alive", "expiry")}
+        names = ("group", "suspect", "line", "look", "circuit", "alive", "expiry", "limits")
+        kinds: dict[str, list[Any]] = {kind: [] for kind in names}
         for row in rows:
             kinds[row[0]].append(row)
         self.groups = kinds["group"]
         self.suspects = sorted(kinds["suspect"], key=_claim_order)
+        self.lines = kinds["line"]
+        self.looks = any(row[4] is not None for row in kinds["look"])
+        self.has_limits = bool(kinds["limits"])
         self.open: dict[str, tuple[int, JobId | None]] = {
-            task: (until, probe) for _, _, task, _, until, probe, _ in sorted(kinds["circuit"], key=lambda row: row[2])
+            task: (until, probe) for _, _, task, _, until, probe, *_ in sorted(kinds["circuit"], key=lambda row: row[2])
         }
         self.alive = bool(kinds["alive"])
-        self.expiry: int | None = kinds["expiry"][0][4]
+        self.expiry: int | None = min((row[4] for row in kinds["expiry"] if row[4] is not None), default=None)
 
     @property
     def next_at(self) -> int | None:
         """When a claim will next find work; None if nothing waits."""
         due = [] if self.expiry is None else [self.expiry]
-        for _, _, task, _, run_at, *_ in self.groups + self.suspects:
+        for _, _, task, _, run_at, *_ in self.groups + self.suspects + self.lines:
             until, probe = self.open.get(task, (run_at, None))
             if probe is None:
                 due.append(max(run_at, until))
@@ -106,7 +126,7 @@ class ClaimView:
 
     def has_work(self, now: int) -> bool:
         """Whether a claim would find work now: jobs to take or to expire."""
-        if self.expiry is not None and self.expiry <= now:
+        if self.looks or (self.expiry is not None and self.expiry <= now):
             return True
         return self.alive and self.next_at is not None and self.next_at <= now
 
@@ -159,6 +179,8 @@ class PostgresClaim(PostgresHandle):
         self._backlog = BacklogCursor()
         self._survey: asyncio.Task[None] | None = None
         self._warms = True
+        # Whether there were jobs with a limit key when it was last looked.
+        self._has_limits = False
 
     async def claim(
         self,
@@ -177,7 +199,8 @@ class PostgresClaim(PostgresHandle):
         if next_at == -1:
             view = await self._hot(lambda db: read_claim_view(db, request))
             next_at = view.next_at if view.alive else None
-            if self._idle and view.has_work(request.now):
+            news, self._has_limits = view.has_limits and not self._has_limits, view.has_limits
+            if (self._idle or news) and view.has_work(request.now):
                 self._idle = False
                 return await self.claim(queues, worker=worker, tasks=tasks, limit=limit, now=now)
             if not rows and view.has_work(request.now):
@@ -201,7 +224,9 @@ class PostgresClaim(PostgresHandle):
     async def _take(self, request: ClaimRequest) -> list[Any]:
         """Claims due jobs in one statement; takes nothing if something special has to be done first."""
         cursor, values = self._backlog, (*request.which, request.lease, request.limit)
-        if positions := cursor.positions_for(request):
+        if self._has_limits:
+            rows = await self._hot(lambda db: db.rows(TAKE_BESIDE, *values))
+        elif positions := cursor.positions_for(request):
             rows = await self._hot(lambda db: db.rows(TAKE_KNOWN, *values, *positions))
             cursor.advance(rows, request.limit)
         else:
@@ -217,12 +242,15 @@ class PostgresClaim(PostgresHandle):
         with _survey_errors.survive(StoreError), suppress(ShuttingDown):
             began = self._clock.monotonic()
             view = await self._hot(lambda db: read_claim_view(db, request))
-            now = self._clock.monotonic()
+            now, self._has_limits = self._clock.monotonic(), view.has_limits
             self._backlog.learn(view, request, now, now - began)
 
 
 async def read_claim_view(db: Session, request: ClaimRequest) -> ClaimView:
-    return ClaimView(await db.rows(_READ_VIEW, *request.which))
+    rows = await db.rows(_READ_VIEW, *request.which)
+    if any(row[0] == "limits" for row in rows):
+        rows += await db.rows(_READ_LINES, *request.which)
+    return ClaimView(rows)
 
 
 async def _claim_in_transaction(db: Session, request: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
@@ -233,12 +261,32 @@ async def _claim_in_transaction(db: Session, request: ClaimRequest) -> tuple[lis
         return [], None, expired
     view = await read_claim_view(db, request)
     taken = await _take_probes_and_suspect(db, view, request)
+    again = False
     if len(taken) < request.limit and (left := CLAIM_BYTES - _payload_bytes(taken)) > 0:
-        taken += await db.rows(_TAKE_REST, *request.which, request.lease, request.limit - len(taken), left)
+        rest, again = await _take_in_order(db, view, request, request.limit - len(taken), left)
+        taken += rest
     taken.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
-    if len(taken) >= request.limit or _payload_bytes(taken) >= CLAIM_BYTES or len(expired) >= MAX_EXPIRED_JOBS:
+    if len(taken) >= request.limit or _payload_bytes(taken) >= CLAIM_BYTES or len(expired) >= MAX_EXPIRED_JOBS or again:
         return taken, now, expired
     return taken, (await read_claim_view(db, request)).next_at, expired
+
+
+async def _take_in_order(
+    db: Session, view: ClaimView, request: ClaimRequest, limit: int, left: int
+) -> tuple[list[Any], bool]:
+    """The claimed rows, and whether others had locked some that may still be due."""
+    values = (*request.which, request.lease)
+    if not view.lines and not view.looks:
+        return await db.rows(_TAKE_REST, *values, limit, left), False
+    limited = LimitedClaim(db, request.which, request.lease, await lock_totals(db))
+    await limited.read(limit)
+    plain = [DueJob(*row) for row in await db.rows(_SEE_REST, *values, limit)] if view.groups else []
+    ids, count = await limited.choose(plain, limit, left)
+    rows = await limited.start(ids)
+    await limited.write()
+    if count:
+        rows += await db.rows(_TAKE_REST, *values, count, left)
+    return rows, limited.was_skipped or len(rows) < len(ids) + count
 
 
 _EXPIRE = _SQL.statement("expire")
@@ -255,6 +303,7 @@ async def _expire(db: Session, now: int) -> list[JobId]:
         jobs = [job_of(row) for row in await db.rows(_LOCK_OVERDUE, now, [id for id, *_ in found])]
         pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
         await write_jobs(db, pairs)
+        await write_limit_changes(db, [ChangedJob(old.id, old, new) for old, new in pairs])
         await apply_job_changes(db, pairs)
         await _end_steps(db, jobs, instant(now))
         expired += [job.id for job in jobs]
@@ -309,6 +358,8 @@ async def _probe(db: Session, view: ClaimView, task: str, suspects: list[Any], r
     groups = [row for row in view.groups if row[2] == task and row[4] <= request.now]
     heads = [await db.row(_LOCK_HEAD, queue, request.now, task, rank) for _, queue, _, rank, *_ in groups]
     due = [head for head in heads if head is not None] + suspects
+    if any(row[2] == task and row[4] <= request.now for row in view.lines):
+        due += await _lines_of_task(db, task, request)
     if not due:
         return None
     rows = await _take_one(db, min(due, key=_claim_order), request)
@@ -318,8 +369,28 @@ async def _probe(db: Session, view: ClaimView, task: str, suspects: list[Any], r
     return rows[0]
 
 
+async def _lines_of_task(db: Session, task: str, request: ClaimRequest) -> list[Any]:
+    """The first job with a limit key that may be the probe of this task, as a row of the view; none if none may."""
+    limited = LimitedClaim(db, request.which, request.lease, await lock_totals(db))
+    await limited.read_task(task)
+    if (first := limited.first_of_task(task, request.which[3])) is None:
+        return []
+    place = first.rank, min(first.turn, request.now), first.id
+    return [("line", "", task, *place, *await limited.crashes_and_key_of(first.id))]
+
+
 async def _take_one(db: Session, row: Any, request: ClaimRequest) -> list[Any]:
-    return await db.rows(_TAKE_ONE, request.which[0], request.now, row[5], row[6], request.lease)
+    *_, id, crashes, key = row
+    if key is None:
+        return await db.rows(_TAKE_ONE, request.which[0], request.now, id, crashes, request.lease)
+    limited = LimitedClaim(db, request.which, request.lease, await lock_totals(db))
+    await limited.read_group(key)
+    if not limited.may_start(key, row[4]):
+        return []
+    if rows := await db.rows(_TAKE_ONE, request.which[0], request.now, id, crashes, request.lease):
+        limited.note_start(key, id)
+        await limited.write()
+    return rows
 
 
 def _claim_order(row: Any) -> tuple[int, int, JobId]:
@@ -332,5 +403,6 @@ _END_PROBES = _SQL.statement("end_probes")
 
 async def set_aside(db: Session, ids: Collection[JobId], lease: Lease = "") -> None:
     """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
-    await db.run(_SET_ASIDE, list(ids), lease)
+    if ended := dict(await db.rows(_SET_ASIDE, list(ids), lease)):
+        await give_back(db, ended)
     await db.run(_END_PROBES, list(ids))

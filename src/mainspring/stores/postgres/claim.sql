@@ -13,13 +13,13 @@
 -- fragment all_groups
 -- Every (queue, task, rank) group with pending jobs, and its first job, by hops along the index: the cost is the number
 -- of groups, not of jobs.
-RECURSIVE groups AS (
-    (SELECT queue, task, rank, run_at, id AS head FROM mainspring_jobs
+groups AS (
+    (SELECT queue, task, rank, run_at, id AS head FROM ONLY mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
         ORDER BY queue, task, rank, run_at, id LIMIT 1)
     UNION ALL
     SELECT hop.* FROM groups CROSS JOIN LATERAL (
-        SELECT queue, task, rank, run_at, id FROM mainspring_jobs
+        SELECT queue, task, rank, run_at, id FROM ONLY mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
         ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)
@@ -30,7 +30,7 @@ groups AS (
     SELECT queue, task, rank, job.* FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
         AS known (queue, task, rank, run_at, after)
     CROSS JOIN LATERAL (
-        SELECT run_at, id AS head FROM mainspring_jobs
+        SELECT run_at, id AS head FROM ONLY mainspring_jobs
         WHERE crashes < 2 AND NOT parked AND state = 'pending'
             AND queue = known.queue AND task = known.task AND rank = known.rank
             AND (run_at, id) > (known.run_at, known.after)
@@ -48,13 +48,66 @@ crashes < 2 AND NOT parked AND state = 'pending'
     AND queue = one.queue AND task = one.task AND rank = one.rank
     AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2)
 
--- fragment nothing_special
+-- statement nothing_special
 -- The worker is alive, and there are no overdue jobs to expire, no suspects and no half-open circuits. These are rare.
+-- {limits}: no job has a limit key, or none of these has to be looked at.
 (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
-    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+    AND NOT EXISTS (SELECT 1 FROM ONLY mainspring_jobs
         WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
-    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
-    AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
+    AND NOT EXISTS (SELECT 1 FROM ONLY mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+    AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL)
+    AND {limits})
+
+-- fragment no_limits
+NOT EXISTS (SELECT FROM mainspring_limit_groups)
+
+-- statement no_due_lines
+NOT EXISTS (SELECT FROM mainspring_limit_groups WHERE look_at <= $2)
+AND NOT EXISTS (SELECT FROM mainspring_limited_jobs
+    WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
+AND NOT EXISTS (SELECT FROM mainspring_limited_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+AND NOT EXISTS (
+    WITH RECURSIVE {line_kinds}
+    SELECT FROM kinds
+    WHERE {served}
+        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        AND turn <= $2::bigint + {ahead} AND {has_total_room})
+
+-- statement next_line
+least(
+    (WITH RECURSIVE {line_kinds} SELECT min(turn) FROM kinds WHERE {served} AND {has_total_room}),
+    (SELECT min(expires_at) FROM mainspring_limited_jobs
+    WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'))
+
+-- fragment line_kinds
+-- The limit, queue, task and rank of all lines whose group has room, with the first turn, by hops.
+kinds AS (
+    (SELECT name, queue, task, rank, turn FROM mainspring_limit_lines
+        WHERE has_room
+        ORDER BY name, queue, task, rank, turn LIMIT 1)
+    UNION ALL
+    SELECT hop.* FROM kinds CROSS JOIN LATERAL (
+        SELECT name, queue, task, rank, turn FROM mainspring_limit_lines
+        WHERE has_room AND (name, queue, task, rank) > (kinds.name, kinds.queue, kinds.task, kinds.rank)
+        ORDER BY name, queue, task, rank, turn LIMIT 1) AS hop)
+
+-- fragment has_total_room
+-- Fewer jobs of the limit of `kinds` run than its total, if it has one. Running jobs are found by their leases.
+NOT EXISTS (SELECT FROM mainspring_limits AS whole WHERE whole.name = kinds.name AND whole.total <= (
+    SELECT count(*) FROM mainspring_limited_jobs
+    WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
+        AND starts_with(limit_key, kinds.name || E'\n')))
+
+-- fragment before_locks
+-- The first part of `take` that is left out of a claim that only looks.
+one AS MATERIALIZED
+
+-- fragment seen
+-- The end of such a claim.
+SELECT first.rank, first.due_at, first.id, (
+    SELECT octet_length(payload) + octet_length(options) FROM ONLY mainspring_jobs AS job WHERE job.id = first.id)
+FROM first WHERE $1::text IS NOT NULL AND $5::text IS NOT NULL
+ORDER BY 1, 2, 3
 
 -- fragment start
 state = 'running', lease = $5, worker = $1, started_at = $2,
@@ -70,7 +123,7 @@ ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || exclude
 -- {groups} is all_groups or known_groups. {guard} is nothing_special, or true inside the transaction that has done the
 -- special things already. {left} is how many bytes of payloads and options may be taken; the job that exceeds it is
 -- taken too, so that a job of any size can run.
-WITH {groups},
+WITH RECURSIVE {groups},
 -- The $6 groups whose first jobs are the first ones: no other group has a job among the first $6 of all.
 due AS MATERIALIZED (
     SELECT * FROM groups
@@ -84,7 +137,7 @@ sample AS MATERIALIZED (
     SELECT CASE WHEN count(*) < $6 THEN least(2 * $6 / nullif(count(*), 0) + 1, $6) ELSE 0 END AS size FROM due),
 early AS MATERIALIZED (
     SELECT one.*, job.* FROM due AS one CROSS JOIN LATERAL (
-        SELECT run_at AS due_at, id, row_number() OVER (ORDER BY run_at, id) AS n FROM mainspring_jobs
+        SELECT run_at AS due_at, id, row_number() OVER (ORDER BY run_at, id) AS n FROM ONLY mainspring_jobs
         WHERE {due_in_group} AND (run_at, id) >= (one.run_at, one.head)
         ORDER BY run_at, id LIMIT (SELECT size FROM sample)) AS job
     WHERE (SELECT size FROM sample) > 0),
@@ -101,7 +154,7 @@ further AS (
         UNION ALL SELECT due.*, run_at, '', 0 FROM due WHERE (SELECT size FROM sample) = 0) AS one
     LEFT JOIN last ON true
     CROSS JOIN LATERAL (
-        SELECT run_at AS due_at, id FROM mainspring_jobs
+        SELECT run_at AS due_at, id FROM ONLY mainspring_jobs
         WHERE {due_in_group} AND (run_at, id) >= (one.run_at, one.head) AND (run_at, id) > (one.due_at, one.id)
             AND (run_at, id) <= (CASE WHEN last.rank = one.rank THEN last.due_at ELSE $2 + 1 END,
                 CASE WHEN last.rank = one.rank THEN last.id ELSE '' END)
@@ -113,7 +166,7 @@ first AS (
     UNION ALL SELECT queue, task, rank, run_at, head, due_at, id FROM further
     ORDER BY rank, due_at, id LIMIT $6),
 -- A single group has all of them: they are not counted.
-one AS MATERIALIZED (
+{before_locks} (
     SELECT queue, task, rank, run_at, head, $6 AS share FROM due WHERE (SELECT count(*) FROM due) = 1
     UNION ALL
     SELECT queue, task, rank, run_at, head, count(*) FROM first WHERE (SELECT count(*) FROM due) > 1
@@ -123,12 +176,12 @@ one AS MATERIALIZED (
 -- octet_length does not read the text.
 locked AS MATERIALIZED (
     SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
-        SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
+        SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM ONLY mainspring_jobs
         WHERE {due_in_group} AND (run_at, id) >= (one.run_at, one.head) ORDER BY run_at, id LIMIT one.share
         FOR NO KEY UPDATE SKIP LOCKED) AS job),
 -- All of them, or, if they exceed {left}, the first of them in the claim order. The window is computed only then.
 taken AS (
-    UPDATE mainspring_jobs SET {start}
+    UPDATE ONLY mainspring_jobs SET {start}
     WHERE ctid = ANY (ARRAY(
         SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < {left}
         UNION ALL
@@ -146,13 +199,14 @@ SELECT taken.*, (
         WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
         ELSE least(
             (SELECT min((
-                SELECT run_at FROM mainspring_jobs
+                SELECT run_at FROM ONLY mainspring_jobs
                 WHERE crashes < 2 AND NOT parked AND state = 'pending'
                     AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
                 ORDER BY run_at, id LIMIT 1))
             FROM groups AS one
             WHERE {served}),
-            (SELECT expires_at FROM mainspring_jobs
+            {next_line},
+            (SELECT expires_at FROM ONLY mainspring_jobs
             WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
                 AND id <> ALL (ARRAY(SELECT id FROM taken))
             ORDER BY expires_at LIMIT 1))
@@ -164,23 +218,58 @@ FROM taken ORDER BY rank, run_at, id
 SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE
 
 -- statement read_view
--- All that decides what a claim does: $1 worker, $2 now, $3 tasks, $4 queues (null: all). `kind` says what a row is.
-WITH {all_groups}
-SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups
+-- All that decides what a claim does: $1 worker, $2 now, $3 tasks, $4 queues (null: all). `kind` says what a row is; `key`
+-- is the limit key of a suspect.
+WITH RECURSIVE {all_groups}
+SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes, NULL AS key FROM groups
 WHERE {served}
 UNION ALL
 -- A worker runs one suspect at a time, so that a crash tells which job caused it.
-SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+SELECT 'suspect', queue, task, rank, run_at, id, crashes, NULL FROM ONLY mainspring_jobs
 WHERE crashes >= 2 AND NOT parked AND state = 'pending'
     AND {served}
     AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
         WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
 UNION ALL
-SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
+SELECT 'circuit', '', task, 0, open_until, probe, 0, NULL FROM mainspring_circuits WHERE open_until IS NOT NULL
 UNION ALL
-SELECT 'alive', '', '', 0, until, NULL, 0 FROM mainspring_workers WHERE id = $1 AND until > $2
+SELECT 'alive', '', '', 0, until, NULL, 0, NULL FROM mainspring_workers WHERE id = $1 AND until > $2
 UNION ALL
-SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs
+SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0, NULL FROM ONLY mainspring_jobs
+WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
+UNION ALL
+SELECT 'limits', '', '', 0, 0, NULL, 0, NULL WHERE EXISTS (SELECT FROM mainspring_limit_groups)
+
+-- statement read_lines
+-- What `read_view` does not say of jobs with a limit key; in the same columns.
+WITH RECURSIVE {line_kinds}
+-- A suspect counts from when it can start, if there is room.
+SELECT 'suspect' AS kind, queue, task, rank, greatest(run_at, served_at - {ahead}, tat - tolerance), id, crashes, job.limit_key
+FROM mainspring_limited_jobs AS job
+LEFT JOIN mainspring_limit_groups AS grouped ON grouped.limit_key = job.limit_key
+CROSS JOIN LATERAL (SELECT split_part(job.limit_key, E'\n', 1) AS name) AS kinds
+LEFT JOIN mainspring_limits AS one ON one.name = kinds.name
+WHERE crashes >= 2 AND NOT parked AND state = 'pending'
+    AND {served}
+    AND coalesce(grouped.running, 0) < coalesce(
+        CASE WHEN kinds.name LIKE '{at_once}%' THEN split_part(kinds.name, ':', 2)::integer END, one.running, 2147483647)
+    AND {has_total_room}
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+        WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
+UNION ALL
+-- The first of the next turns may open later than another of that second.
+SELECT 'line', queue, task, rank, (
+    SELECT min(opens_at) FROM (
+        SELECT opens_at FROM mainspring_limit_lines AS line
+        WHERE has_room AND line.name = kinds.name AND line.queue = kinds.queue AND line.task = kinds.task
+            AND line.rank = kinds.rank AND line.turn <= kinds.turn + {ahead}
+        ORDER BY turn LIMIT 100) AS next), NULL, 0, name
+FROM kinds
+WHERE {served} AND {has_total_room}
+UNION ALL
+SELECT 'look', '', '', 0, min(look_at), NULL, 0, NULL FROM mainspring_limit_groups WHERE look_at <= $2
+UNION ALL
+SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0, NULL FROM mainspring_limited_jobs
 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
 
 -- statement take_one
@@ -203,7 +292,7 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- statement lock_head
 -- The first due job of a group that no other claim has locked: $1 queue, $2 now, $3 task, $4 rank.
-SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+SELECT 'group', queue, task, rank, run_at, id, crashes, NULL FROM ONLY mainspring_jobs
 WHERE crashes < 2 AND NOT parked AND state = 'pending'
     AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2)
 ORDER BY run_at, id LIMIT 1
@@ -224,8 +313,8 @@ expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1
 -- Moves up to $2 overdue jobs without a schedule or flow to the finished jobs. {ended_columns} are {all_columns} with the new
 -- state and $1 as the end.
 WITH gone AS (
-    DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM mainspring_jobs WHERE {overdue} AND schedule IS NULL AND {flow} IS NULL
+    DELETE FROM ONLY mainspring_jobs WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM ONLY mainspring_jobs WHERE {overdue} AND schedule IS NULL AND {flow} IS NULL
         ORDER BY expires_at LIMIT $2
         FOR UPDATE SKIP LOCKED))
     RETURNING *)
@@ -235,9 +324,9 @@ SELECT {ended_columns} FROM gone
 RETURNING id
 
 -- statement find_overdue_of_others
--- Read without a lock, because their schedules and flows have to be locked first.
+-- Jobs with a schedule, a flow or a limit, read without a lock: schedules and flows have to be locked first.
 SELECT id, schedule, {flow} AS flow FROM mainspring_jobs
-WHERE {overdue} AND (schedule IS NOT NULL OR {flow} IS NOT NULL)
+WHERE {overdue} AND (schedule IS NOT NULL OR {flow} IS NOT NULL OR tableoid = 'mainspring_limited_jobs'::regclass)
 ORDER BY expires_at, id LIMIT $2
 
 -- statement lock_overdue
@@ -247,10 +336,14 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 
 -- statement set_aside
--- Pauses jobs of lease $2, or of any lease if it is empty, and takes the run back that could not begin.
-UPDATE mainspring_jobs SET state = 'paused', lease = '{unreadable}', worker = NULL,
-    attempt = attempt - 1, runs = runs - 1
-WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')
+-- Pauses jobs of lease $2, or of any lease if it is empty, and takes the run back that could not begin. Returns how many
+-- there were of each limit key.
+WITH aside AS (
+    UPDATE mainspring_jobs SET state = 'paused', lease = '{unreadable}', worker = NULL,
+        attempt = attempt - 1, runs = runs - 1
+    WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')
+    RETURNING id)
+SELECT limit_key, count(*) FROM mainspring_limited_jobs WHERE id = ANY(ARRAY(SELECT id FROM aside)) GROUP BY 1
 
 -- statement end_probes
 UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)

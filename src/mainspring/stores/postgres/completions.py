@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import asyncpg
@@ -15,6 +16,7 @@ from ...records.tally import sums_by_minute
 from ..rows import notes_text
 from .item_counts import count_values
 from .jobs import OVERWRITE
+from .limit_lines import give_back_parts
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
 from .tally import count_columns
 
@@ -23,7 +25,7 @@ _COPIED_COLUMNS = """id, queue, task, rank, run_at, created_at, expires_at, star
 # A plain completion: the row moves to the table of finished jobs, where it is also the record of its last run. The
 # fence: the run with this lease is still running. The outcome of each job is looked up by id in one JSON object; with a
 # join the planner might scan all outcomes for each job.
-_GONE = f"""gone AS (DELETE FROM mainspring_jobs AS job WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))
+_GONE = f"""gone AS (DELETE FROM ONLY mainspring_jobs AS job WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))
         AND state = 'running' AND lease = $2::jsonb -> id ->> 0 RETURNING job.*, $2::jsonb -> id AS outcome)"""
 _KEEP = f"""INSERT INTO mainspring_finished ({_COPIED_COLUMNS}, state, ending, finished_at, result)
     SELECT {_COPIED_COLUMNS}, 'completed', 'completed', (outcome ->> 1)::bigint, outcome ->> 2 FROM gone"""
@@ -46,7 +48,7 @@ _NO_CIRCUIT = "NOT EXISTS (SELECT 1 FROM mainspring_circuits)"
 # $10 the results by id (null: none). The index returns the rows in the order of their ids, so the n-th row has the n-th
 # end. That, and the fence, is what the last line proves: the ids and leases of the rows are those of the outcomes.
 COMPLETE_ALL = f"""WITH ended AS MATERIALIZED (SELECT string_to_array($2, '{SEPARATOR}')::bigint[] AS at),
-    gone AS (DELETE FROM mainspring_jobs WHERE id = ANY(string_to_array($1, '{SEPARATOR}')) AND state = 'running'
+    gone AS (DELETE FROM ONLY mainspring_jobs WHERE id = ANY(string_to_array($1, '{SEPARATOR}')) AND state = 'running'
         RETURNING {_COPIED_COLUMNS}),
     kept AS (INSERT INTO mainspring_finished ({_COPIED_COLUMNS}, state, ending, finished_at, result)
         SELECT {_COPIED_COLUMNS}, 'completed', 'completed', ((SELECT at FROM ended))[row_number() OVER ()],
@@ -69,6 +71,10 @@ COMPLETE_ITEMS = COMPLETE_ALL.replace(
 ).replace(
     "AND state = 'running'\n", "AND state = 'running'\n            AND (SELECT count(*) FROM counted_ends) = $14\n", 1
 )
+# The same for jobs with a limit key. Their places are given back: $11 has limit keys, $12 how many.
+COMPLETE_LIMITED = COMPLETE_ALL.replace("FROM ONLY mainspring_jobs", "FROM mainspring_limited_jobs").replace(
+    "    SELECT 1 / (", f"    , {give_back_parts('$11', '$12')}\n    SELECT 1 / (", 1
+)
 # The same if some of the runs have notes.
 COMPLETE_ALL_NOTED = f"""WITH {_GONE}, {_NOTED}, kept AS ({_KEEP_NOTED}),
     {_COUNT_AND_FREE}
@@ -84,6 +90,20 @@ async def complete_items(db: Session, outcomes: Sequence[Outcome], worker: Worke
     counts = (*count_columns(sums_by_minute(outcomes)), worker, leases)
     try:
         await db.rows(COMPLETE_ITEMS, ids, ends, *counts, fence, results, *count_values(outcomes))
+    except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
+        return False
+    return True
+
+
+async def complete_limited(db: Session, outcomes: Sequence[Outcome], worker: WorkerId, leases: list[Lease]) -> bool:
+    """Like complete_all(), for jobs with a limit key, without notes."""
+    failpoint("finish.mid_batch")
+    ids, ends, fence, results = _outcome_columns(outcomes)
+    counts = (*count_columns(sums_by_minute(outcomes)), worker, leases)
+    ended = sorted(Counter(outcome.limit_key or "" for outcome in outcomes).items())
+    try:
+        given_back = [key for key, _ in ended], [str(count) for _, count in ended]
+        await db.rows(COMPLETE_LIMITED, ids, ends, *counts, fence, results, *given_back)
     except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
         return False
     return True

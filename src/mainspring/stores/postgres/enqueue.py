@@ -26,7 +26,7 @@ from ...records.job import Enqueued, NewJob
 from ..rows import options_of
 from ..rules import enqueue as rules
 from ..rules.batch_jobs import number_jobs
-from ..rules.finish import older_workers_text
+from ..rules.finish import older_workers_of_limits_text, older_workers_text
 from ..rules.flows import may_add_item
 from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .flow_latch import PostgresFlowLatch
@@ -37,6 +37,7 @@ from .jobs import array_text, has_keys, need_rule
 from .notifier import may_be_due_soon
 from .partitions import PostgresPartitions
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
+from .script import LIMITS_VERSION
 from .tables import LockedTables, load, write
 from .url import PostgresUrl
 from .within import CallerTransactions
@@ -50,7 +51,7 @@ _INSERT = f"""{_INTO}
     FROM unnest($1::text[], $2::text[], $3::text[], $4::{BIGINT_ARRAY}, $5::{BIGINT_ARRAY}, $6::{BIGINT_ARRAY},
         $7::text[], $8::text[], $9::text[], $10::text[])
         AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
-    WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
+    WHERE id <> ALL (ARRAY(SELECT id FROM ONLY mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
 # Jobs that differ in id and payload alone. Their ids are sent as one text, and their payloads too: of an array the
@@ -60,9 +61,9 @@ _INSERT = f"""{_INTO}
 _INSERT_ALIKE = f"""{_INTO}
     SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, payload, 'pending'
     FROM unnest(string_to_array($1, '{SEPARATOR}'), string_to_array($2, '{SEPARATOR}')) AS job (id, payload)
-    WHERE CASE WHEN EXISTS (SELECT 1 FROM mainspring_jobs WHERE id >= $3 AND id <= $4)
+    WHERE CASE WHEN EXISTS (SELECT 1 FROM ONLY mainspring_jobs WHERE id >= $3 AND id <= $4)
             OR EXISTS (SELECT 1 FROM mainspring_finished WHERE id >= $3 AND id <= $4)
-        THEN id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))
+        THEN id <> ALL (ARRAY(SELECT id FROM ONLY mainspring_jobs WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))
             UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))))
         ELSE true END"""
 # One job. The statement, whose plan is kept, takes half as long as the function: its settings and its plan are checked
@@ -70,7 +71,7 @@ _INSERT_ALIKE = f"""{_INTO}
 _INSERT_ONE = f"""{_INTO}
     SELECT $1::text, $2::text, $3::text, $4::integer, $5::bigint, $6::bigint, $7::bigint, $8::text, $9::text[],
         $10::text, $11::text, 'pending'
-    WHERE NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE id = $1)
+    WHERE NOT EXISTS (SELECT 1 FROM ONLY mainspring_jobs WHERE id = $1)
         AND NOT EXISTS (SELECT 1 FROM mainspring_finished WHERE id = $1)"""
 _INSERT_AND_NOTIFY = f"WITH job AS ({_INSERT_ONE}) SELECT pg_notify($12, $13)"
 # For a caller's connection, which does not keep plans.
@@ -104,6 +105,7 @@ class PostgresEnqueue(PostgresFlowLatch, PostgresPartitions):
     def __init__(self, url: PostgresUrl, **settings: Unpack[PostgresSettings]) -> None:
         super().__init__(url, **settings)
         self._within: CallerTransactions | None = None
+        self._knows_limits = False
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._idle = False
@@ -171,9 +173,15 @@ class PostgresEnqueue(PostgresFlowLatch, PostgresPartitions):
             return await self._within.run(within, jobs, now, lambda db: _enqueue_in_transaction(db, jobs, now))
 
     async def _refuse_older_workers(self, jobs: Sequence[NewJob], now: datetime) -> None:
-        """Raises StoreUnavailable if a flow cannot begin, because workers that do not know flows are alive."""
+        """Raises StoreUnavailable if a flow or a limited job cannot be stored, because workers that do not know these
+        are alive."""
         if any(job.plan is not None for job in jobs) and (alive := await self._older_workers(now)):
             raise StoreUnavailable(older_workers_text(alive))
+        if self._knows_limits or all(job.limit_key is None for job in jobs):
+            return
+        if alive := await self._older_workers(now, LIMITS_VERSION):
+            raise StoreUnavailable(older_workers_of_limits_text(alive))
+        self._knows_limits = True
 
 
 def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
@@ -289,8 +297,10 @@ async def _copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqu
 
 
 def are_plain_items(jobs: Sequence[NewJob]) -> bool:
-    """Whether all jobs are items of maps or of batches, without keys and plans."""
-    return all(job.step is not None and job.step.index and job.plan is None for job in jobs) and not has_keys(jobs)
+    """Whether all jobs are items of maps or of batches, without keys, plans and limits."""
+    if any(job.limit_key is not None for job in jobs) or has_keys(jobs):
+        return False
+    return all(job.step is not None and job.step.index and job.plan is None for job in jobs)
 
 
 async def _copy_items(db: Session, jobs: Sequence[NewJob], now: datetime) -> LockedTables:

@@ -27,11 +27,11 @@ from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion, has_only_checkpoints
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
-from .completions import complete, complete_all, complete_items
+from .completions import complete, complete_all, complete_items, complete_limited
 from .flow_latch import PostgresFlowLatch
 from .flow_rows import keep_graphs
 from .item_counts import CountedMaps
-from .jobs import has_keys
+from .jobs import has_keys, lock_running_jobs
 from .notifier import is_due_soon
 from .pool import Pool, Session
 from .step_ends import NotAccepted, write_step_ends
@@ -60,11 +60,14 @@ class PostgresFinish(PostgresFlowLatch):
 
     async def _finish_parts(self, parts: Parts, worker: WorkerId, leases: list[Lease]) -> set[JobId]:
         """Writes the parts side by side: while the rules are applied to one, the server writes another."""
-        if not (parts.simple or parts.steps or parts.others):
+        if not (parts.simple or parts.steps or parts.others or parts.limited):
             return await self._finish_items(parts.items, worker, leases)
+        if not (parts.simple or parts.steps or parts.others or parts.items):
+            return await self._finish_limited(parts.limited, worker, leases)
         # The lease of a part may have runs of another one that is not written: the next beat deletes it.
         calls = [self._finish_simple(parts.simple, worker, [])] if parts.simple else []
         calls += [self._finish_items(parts.items, worker, [])] if parts.items else []
+        calls += [self._finish_limited(parts.limited, worker, [])] if parts.limited else []
         calls += [self._finish_steps(some) for some in parts.steps]
         calls += [self._finish_others(parts.others)] if parts.others else []
         answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -80,6 +83,11 @@ class PostgresFinish(PostgresFlowLatch):
             return {outcome.id for outcome in outcomes}
         self._counted_maps.forget(outcomes)
         return await self._finish_steps(outcomes)
+
+    async def _finish_limited(self, outcomes: Sequence[Outcome], worker: WorkerId, leases: list[Lease]) -> set[JobId]:
+        if await self._hot(lambda db: complete_limited(db, outcomes, worker, leases)):
+            return {outcome.id for outcome in outcomes}
+        return await self._transact(lambda db: write_outcomes(db, outcomes))
 
     async def _finish_steps(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         try:
@@ -114,6 +122,7 @@ class PostgresFinish(PostgresFlowLatch):
 def _makes_work(outcome: Outcome) -> bool:
     """Whether the outcome makes a job claimable or a schedule due."""
     again = outcome.state is State.PENDING and is_due_soon(outcome.run_at, outcome.finished_at)
+    again = again or outcome.limit_key is not None  # a place is free
     return again or bool(outcome.then or outcome.breaker or outcome.schedule or _is_of_flow(outcome))
 
 
@@ -130,7 +139,7 @@ def _are_simple(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _is_simple(outcome: Outcome) -> bool:
-    if outcome.then or outcome.schedule is not None or outcome.step is not None:
+    if outcome.then or outcome.schedule is not None or outcome.step is not None or outcome.limit_key is not None:
         return False
     return is_plain_completion(outcome)
 
@@ -142,6 +151,8 @@ class Parts(NamedTuple):
     """Plain completions that nothing follows."""
     items: Sequence[Outcome]
     """Plain ends of items that may be counted beside their flow."""
+    limited: Sequence[Outcome]
+    """Plain completions of jobs with a limit key that nothing follows."""
     steps: Sequence[Sequence[Outcome]]
     """Other plain ends of steps; those of one flow are together."""
     others: Sequence[Outcome]
@@ -152,21 +163,24 @@ MIN_HALVED_ENDS = 100
 
 
 def _parts(outcomes: Sequence[Outcome], counted: CountedMaps) -> Parts:
-    """Everything is one part if the batch has nothing of flows, or two outcomes for one job."""
-    if not any(map(_is_of_flow, outcomes)) or len({outcome.id for outcome in outcomes}) < len(outcomes):
-        return Parts((), (), (), outcomes)
-    simple, items, others = list[Outcome](), list[Outcome](), list[Outcome]()
+    """Everything is one part if the batch has nothing of flows and limits, or two outcomes for one job."""
+    apart = any(_is_of_flow(outcome) or outcome.limit_key is not None for outcome in outcomes)
+    if not apart or len({outcome.id for outcome in outcomes}) < len(outcomes):
+        return Parts((), (), (), (), outcomes)
+    simple, items, limited, others = list[Outcome](), list[Outcome](), list[Outcome](), list[Outcome]()
     steps = dict[JobId, list[Outcome]]()
     for outcome in outcomes:
         if not is_plain_completion(outcome) or outcome.then or outcome.schedule is not None:
             others.append(outcome)
+        elif outcome.limit_key is not None:
+            (limited if outcome.step is None and outcome.account is None else others).append(outcome)
         elif outcome.step is None:
             simple.append(outcome)
         elif outcome.account is None and counted.has(outcome):
             items.append(outcome)
         else:
             steps.setdefault(outcome.step.flow, []).append(outcome)
-    return Parts(simple, items, _halves(list(steps.values())), others)
+    return Parts(simple, items, limited, _halves(list(steps.values())), others)
 
 
 def _halves(by_flow: Sequence[Sequence[Outcome]]) -> list[list[Outcome]]:
@@ -190,7 +204,8 @@ async def _write_by_rule(
     db: Session, outcomes: Sequence[Outcome], older_workers: Sequence[WorkerId]
 ) -> tuple[set[JobId], LockedTables]:
     """As write_outcomes(); returns the tables, too."""
-    plain = [] if _must_run_in_order(outcomes) else [outcome for outcome in outcomes if is_plain_completion(outcome)]
+    plain = [] if _must_run_in_order(outcomes) else [one for one in outcomes if is_plain_completion(one)]
+    plain = [outcome for outcome in plain if outcome.limit_key is None]
     by_sql = {outcome.id for outcome in plain}
     times = Counter(outcome.id for outcome in outcomes)
 
@@ -213,9 +228,15 @@ async def _write_by_rule(
     else:
         await load(db, outcomes, needs, tables, running=True)
     completed = await complete(db, plain) if plain else set()
+    if missing := by_sql - completed:
+        # An outcome need not name the limit of its job.
+        found = await lock_running_jobs(db, missing)
+        by_sql -= found.keys()
+        for job in found.values():
+            tables.add_locked(job)
     await _lock_changing_circuits(db, tables, outcomes)
     # Some may have come late or are repeated: those that are the recorded end of their run stand.
-    await load_runs(db, tables, by_sql - completed)
+    await load_runs(db, tables, {outcome.id for outcome in plain} - completed)
     stands = {outcome.id for outcome in outcomes if accept(outcome) or tables.is_recorded(outcome)}
     await write(db, tables, "finish.mid_batch")
     return stands, tables

@@ -62,7 +62,7 @@ def _are_independent(firings: Sequence[Firing]) -> bool:
     """Whether no firing depends on another one of the call, as long as all keys are free."""
     names = {firing.schedule.name for firing in firings}
     read = {name for firing in firings for name, _ in firing.reads}
-    if any(firing.cancel or any(job.step or job.plan for job in firing.jobs) for firing in firings):
+    if any(firing.cancel or any(job.step or job.plan or job.limit_key for job in firing.jobs) for firing in firings):
         return False
     return len(names) == len(firings) and not names & read
 

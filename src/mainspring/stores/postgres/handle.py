@@ -53,6 +53,7 @@ class PostgresHandle:
             scripts=True,
             counts=True,
             flows=True,
+            limits=True,
         )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability

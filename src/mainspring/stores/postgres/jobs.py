@@ -33,9 +33,13 @@ def has_keys(jobs: Sequence[NewJob]) -> bool:
 
 
 def need_rule(jobs: Sequence[NewJob]) -> bool:
-    """Whether one of the jobs has a key, or belongs to a flow: then the rule enqueues them."""
+    """Whether one of the jobs has a key or a limit, or belongs to a flow: then the rule enqueues them."""
     return any(
-        job.unique_key is not None or job.idempotency_key is not None or job.step is not None or job.plan is not None
+        job.unique_key is not None
+        or job.idempotency_key is not None
+        or job.step is not None
+        or job.plan is not None
+        or job.limit_key is not None
         for job in jobs
     )
 
@@ -118,25 +122,32 @@ def _batch(names: Sequence[str]) -> str:
     return f"unnest({arrays}) AS given ({', '.join(names)})"
 
 
-_INSERT = f"INSERT INTO {{}} ({ALL_COLUMNS}) SELECT {_given(_NAMES)} FROM {_batch(_NAMES)}"
+def _insert(table: str, names: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(names)}) SELECT {_given(names)} FROM {_batch(names)}"
+
+
+_INSERT_UNFINISHED, _INSERT_FINISHED = _insert("mainspring_jobs", _NAMES), _insert("mainspring_finished", _NAMES)
+_INSERT_LIMITED = _insert("mainspring_limited_jobs", (*_NAMES, "limit_key"))
 # If an enqueue is repeated just when its job ends, the job may come back and run again; its last end wins.
 OVERWRITE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"]
 )
 _UPDATE = f"""UPDATE mainspring_jobs AS job SET ({ALL_COLUMNS}) = ROW ({_given(_NAMES)}) FROM {_batch(_NAMES)}
     WHERE job.id = given.id AND job.id = ANY(string_to_array($1, '{SEPARATOR}'))"""
-INSERT_NEW = f"""INSERT INTO mainspring_jobs ({", ".join(_NEW_NAMES)})
-    SELECT {_given(_NEW_NAMES)} FROM {_batch(_NEW_NAMES)}"""
+INSERT_NEW = _insert("mainspring_jobs", _NEW_NAMES)
 
 Columns = list[Sequence[str | None] | str | None]
 _SET_STATE = "UPDATE mainspring_jobs SET state = $2, lease = $3, worker = $4 WHERE id = $1"
 
 
-def _columns(jobs: Iterable[Job]) -> Columns:
+def _columns(jobs: Sequence[Job], *, limited: bool = False) -> Columns:
     rows = [
         (*row_of(job), None if job.failure is None else job.failure.kind, array_text(job.tags), job.schedule)
         for job in jobs
     ]
+    if limited:
+        rows = [(*row, job.limit_key) for row, job in zip(rows, jobs, strict=True)]
+        return _texts((*_NAMES, "limit_key"), rows)
     return _texts(_NAMES, rows)
 
 
@@ -175,26 +186,44 @@ async def write_jobs(db: Session, pairs: Sequence[JobPair]) -> None:
     if broken := [new for _, new in pairs if new.unreadable]:
         await db.many(_SET_STATE, [(job.id, job.state.value, job.lease, job.worker) for job in broken])
         pairs = [pair for pair in pairs if not pair[1].unreadable]
-    stay = [new for old, new in pairs if not (old.state.final or new.state.final)]
-    if stay:
+    unfinished = [pair for pair in pairs if not (pair[0].state.final or pair[1].state.final)]
+    if stay := [new for old, new in unfinished if old.limit_key == new.limit_key]:
         await db.run(_UPDATE, *_columns(stay))
-    for final, source, target in (
-        (True, "mainspring_jobs", "mainspring_finished"),
-        (False, "mainspring_finished", "mainspring_jobs"),
-    ):
-        moved = [new for old, new in pairs if new.state.final is final and old.state.final is not final]
-        if moved:
-            await db.run(f"DELETE FROM {source} WHERE id = ANY($1)", [job.id for job in moved])
-            await db.run(_INSERT.format(target) + (OVERWRITE if final else ""), *_columns(moved))
+    if other := [new for old, new in unfinished if old.limit_key != new.limit_key]:
+        await _delete_rows(db, "mainspring_jobs", other)
+        await _insert_unfinished(db, other)
+    if ended := [new for old, new in pairs if new.state.final and not old.state.final]:
+        await _delete_rows(db, "mainspring_jobs", ended)
+        await db.run(_INSERT_FINISHED + OVERWRITE, *_columns(ended))
+    if revived := [new for old, new in pairs if old.state.final and not new.state.final]:
+        await _delete_rows(db, "mainspring_finished", revived)
+        await _insert_unfinished(db, revived)
+
+
+async def _delete_rows(db: Session, table: str, jobs: Sequence[Job]) -> None:
+    await db.run(f"DELETE FROM {table} WHERE id = ANY($1)", [job.id for job in jobs])
+
+
+async def _insert_unfinished(db: Session, jobs: Sequence[Job]) -> None:
+    if plain := [job for job in jobs if job.limit_key is None]:
+        await db.run(_INSERT_UNFINISHED, *_columns(plain))
+    if limited := [job for job in jobs if job.limit_key is not None]:
+        await db.run(_INSERT_LIMITED, *_columns(limited, limited=True))
 
 
 async def insert_jobs(db: Session, jobs: Sequence[Job]) -> None:
     """Inserts new jobs into the table of their state."""
-    if new := [job for job in jobs if job.state is State.PENDING]:
+    new = [job for job in jobs if job.state is State.PENDING and job.limit_key is None]
+    if new:
         await db.run(INSERT_NEW, *new_columns(new))
-    for final, table in ((False, "mainspring_jobs"), (True, "mainspring_finished")):
-        if rest := [job for job in jobs if job.state is not State.PENDING and job.state.final is final]:
-            await db.run(_INSERT.format(table), *_columns(rest))
+    if len(new) == len(jobs):
+        return
+    await _insert_unfinished(
+        db,
+        [job for job in jobs if not job.state.final and (job.state is not State.PENDING or job.limit_key is not None)],
+    )
+    if final := [job for job in jobs if job.state.final]:
+        await db.run(_INSERT_FINISHED, *_columns(final))
 
 
 async def apply_job_changes(db: Session, pairs: Iterable[JobPair]) -> None:

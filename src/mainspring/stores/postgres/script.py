@@ -16,6 +16,8 @@ COUNTS_VERSION = 7
 _FLOW_TABLES_VERSION = 6
 # The schema that has a table of checkpoints.
 _CHECKPOINTS_VERSION = 9
+# The schema with which releases know limits of jobs. Others would claim the jobs without them.
+LIMITS_VERSION = 11
 
 
 def migration_script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
@@ -53,9 +55,12 @@ def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
         parts.append(_LOCK_FLOWS if target >= min(at, FLOWS_VERSION) else _REFUSE_FLOWS.format(target=target))
     if target < _CHECKPOINTS_VERSION <= at:
         parts.append(_REFUSE_CHECKPOINTS.format(target=target))
+    if target < LIMITS_VERSION <= at:
+        parts.append(_REFUSE_LIMITED_JOBS.format(target=target))
     parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
     if min(at, target) >= _FLOW_TABLES_VERSION:
-        oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest)
+        limited = _OR_LIMITED_JOBS if min(at, target) >= LIMITS_VERSION else ""
+        oldest = _OLDEST_WITH_FLOWS.format(oldest=oldest, limited=limited)
     parts.append(_RECORD_VERSION.format(target=target, oldest=oldest) if target else _DROP_VERSION)
     return ("" if at else _CREATE_SCHEMA.format(schema=url.schema)) + url.bare("\n".join(parts))
 
@@ -114,9 +119,17 @@ DO $$ DECLARE jobs bigint; BEGIN
         MESSAGE = jobs || ' jobs have checkpoints, which schema {target} cannot keep: delete them first';
     END IF;
 END $$;"""
-# While flows are stored, the releases that were shut out stay so.
-_OLDEST_WITH_FLOWS = """greatest({oldest},
-    CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows) THEN (SELECT oldest FROM before) ELSE 0 END)"""
+_REFUSE_LIMITED_JOBS = """LOCK TABLE mainspring_limited_jobs IN SHARE ROW EXCLUSIVE MODE;
+DO $$ DECLARE jobs bigint; BEGIN
+    SELECT count(*) INTO jobs FROM mainspring_limited_jobs;
+    IF jobs > 0 THEN RAISE object_in_use USING
+        MESSAGE = jobs || ' unfinished jobs have a limit, which schema {target} cannot keep: end or cancel them';
+    END IF;
+END $$;"""
+# While flows or limited jobs are stored, the releases that were shut out stay so.
+_OLDEST_WITH_FLOWS = """greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows){limited}
+    THEN (SELECT oldest FROM before) ELSE 0 END)"""
+_OR_LIMITED_JOBS = " OR EXISTS (SELECT 1 FROM mainspring_limited_jobs)"
 
 _RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;

@@ -17,10 +17,10 @@ from .doctor import PostgresDoctor
 from .documents import PostgresDocuments
 from .enqueue import PostgresEnqueue
 from .feed import PostgresFeed
-from .finish import PostgresFinish
 from .fire import PostgresFire
 from .flows import PostgresFlows
 from .handle import PostgresSettings, close_all
+from .limits import PostgresLimits
 from .listener import PostgresListener
 from .lists import PostgresLists
 from .notifier import Notifier, ProcessWakeups
@@ -46,11 +46,11 @@ class PostgresStore(
     PostgresClaim,
     PostgresWorkers,
     PostgresTaskTransactions,
-    PostgresFinish,
     PostgresWait,
     PostgresSchedules,
     PostgresFire,
     PostgresFlows,
+    PostgresLimits,
     PostgresTerms,
     PostgresChange,
     PostgresQueues,

@@ -19,6 +19,7 @@ from ..rules.keys import keys_held_by
 from ..rules.read_sets import Item, Kind, Name, Needs, ReadSet
 from . import schedules
 from .circuits import circuits, write_circuits
+from .flow_latch import RAISE_LIMITS_LATCH
 from .flow_rows import add_flow_jobs, add_flows, drop_flow_jobs, find_steps, write_flows
 from .item_counts import CountedTables
 from .jobs import (
@@ -31,6 +32,7 @@ from .jobs import (
     lock_unfinished_first,
     write_jobs,
 )
+from .limit_lines import write_limit_changes
 from .pool import Session
 from .runs import runs_of
 from .tally import add_counts
@@ -44,6 +46,11 @@ class LockedTables(CountedTables):
         self.locked: set[JobId] = set()
         self.written_plans: Mapping[JobId, int] = {}
         """The sizes of the plans that were written, by flow."""
+
+    def add_locked(self, job: Job) -> None:
+        """Adds a job that was locked."""
+        self.add_job(job.id, job)
+        self.locked.add(job.id)
 
     def is_read(self, name: Name) -> bool:
         if name.kind == "job" and self.known_job(name.name) is not None:
@@ -195,7 +202,10 @@ async def write(db: Session, tables: LockedTables, at: str | None = None) -> Non
         await db.run(_DROP_CHECKPOINTS, list(tables.without_checkpoints))
     added = [new for _, old, new in changed if old is None and new is not None]
     await insert_jobs(db, added)
+    if any(job.limit_key is not None for job in added):
+        await db.run(RAISE_LIMITS_LATCH)
     await add_flow_jobs(db, added)
+    await write_limit_changes(db, changed)
     if gone := [id for id, _, new in changed if new is None]:
         await delete_jobs(db, gone)
         await drop_flow_jobs(db, [old for _, old, new in changed if old is not None and new is None])

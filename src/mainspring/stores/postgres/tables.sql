@@ -434,3 +434,78 @@ DROP TABLE mainspring_checkpoints;
 -- The same tables: releases that know this schema also know plans that grow.
 
 -- down 10
+
+-- up 11, for 1
+-- Unfinished jobs with a limit key. They are apart from the others, so that the index of ready jobs has none of them: a
+-- claim takes no more of them than their limits allow. Statements on mainspring_jobs read them too, except with ONLY.
+-- A table that inherits is created without a look at the rows of the other one, and without a lock that writers mind.
+CREATE TABLE mainspring_limited_jobs (
+    limit_key text COLLATE "C" NOT NULL
+) INHERITS (mainspring_jobs) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE mainspring_limited_jobs ADD PRIMARY KEY (id);
+-- The jobs of a limit group in the order of a claim.
+CREATE INDEX mainspring_limited_order ON mainspring_limited_jobs (limit_key, queue, task, rank, run_at, id)
+    WHERE crashes < 2 AND NOT parked;
+-- The indexes of mainspring_jobs.
+CREATE INDEX mainspring_limited_ready ON mainspring_limited_jobs (queue, task, rank, run_at, id)
+    WHERE crashes < 2 AND NOT parked;
+CREATE INDEX mainspring_limited_suspects ON mainspring_limited_jobs (rank, run_at, id)
+    WHERE crashes >= 2 AND NOT parked;
+CREATE INDEX mainspring_limited_expiring ON mainspring_limited_jobs (expires_at)
+    WHERE expires_at IS NOT NULL AND NOT parked;
+CREATE INDEX mainspring_limited_aside ON mainspring_limited_jobs (id) WHERE parked OR retried;
+CREATE INDEX mainspring_limited_parked ON mainspring_limited_jobs (task, queue) WHERE parked;
+CREATE INDEX mainspring_limited_odd ON mainspring_limited_jobs (created_at)
+    WHERE left(id, 10) <> left(lpad(to_hex(created_at / 1000), 12, '0'), 8) || '-'
+        || substr(lpad(to_hex(created_at / 1000), 12, '0'), 9, 1);
+CREATE UNIQUE INDEX mainspring_limited_unique ON mainspring_limited_jobs (unique_key) WHERE unique_key IS NOT NULL;
+CREATE UNIQUE INDEX mainspring_limited_idempotent ON mainspring_limited_jobs (idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE INDEX mainspring_limited_schedule ON mainspring_limited_jobs (schedule) WHERE schedule IS NOT NULL;
+CREATE INDEX mainspring_limited_error ON mainspring_limited_jobs (error) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_limited_tags ON mainspring_limited_jobs USING gin (tags) WHERE tags IS NOT NULL;
+
+CREATE TABLE mainspring_limits (
+    name      text COLLATE "C" PRIMARY KEY,
+    running   integer,                  -- null: not limited; as are these:
+    tolerance bigint,
+    total     integer,
+    body      text NOT NULL             -- JSON
+);
+-- One row per limit key with pending or running jobs. Its lines are written under the lock of its row.
+CREATE TABLE mainspring_limit_groups (
+    limit_key text COLLATE "C" PRIMARY KEY,
+    running   integer NOT NULL DEFAULT 0,
+    tat       bigint  NOT NULL DEFAULT 0,
+    served_at bigint  NOT NULL DEFAULT 0,
+    is_full   boolean NOT NULL DEFAULT false, -- lines wait for the end of a run
+    pending   boolean NOT NULL DEFAULT true,  -- false: it has no lines
+    look_at   bigint                    -- the next claim from then on looks at the group
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX mainspring_limit_groups_look ON mainspring_limit_groups (look_at) WHERE look_at IS NOT NULL;
+-- The pending jobs of one group, queue, task and rank, with the first of them and what stands for it in the order of
+-- claims. The instants may be too early, never too late: only a claim reads the jobs, and makes them exact.
+CREATE TABLE mainspring_limit_lines (
+    limit_key text COLLATE "C" NOT NULL,
+    name      text COLLATE "C" NOT NULL, -- of the limit
+    queue     text COLLATE "C" NOT NULL,
+    task      text COLLATE "C" NOT NULL,
+    rank      integer NOT NULL,
+    run_at    bigint  NOT NULL,
+    head      text COLLATE "C" NOT NULL,
+    turn      bigint  NOT NULL,
+    opens_at  bigint  NOT NULL,
+    has_room  boolean NOT NULL,
+    PRIMARY KEY (limit_key, queue, task, rank)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX mainspring_limit_lines_turn ON mainspring_limit_lines (name, queue, task, rank, turn, head, opens_at)
+    WHERE has_room;
+
+-- down 11
+DROP TABLE mainspring_limit_lines;
+DROP TABLE mainspring_limit_groups;
+DROP TABLE mainspring_limits;
+DROP TABLE mainspring_limited_jobs;

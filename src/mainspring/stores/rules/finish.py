@@ -59,6 +59,11 @@ def older_workers_text(alive: Sequence[WorkerId]) -> str:
     )
 
 
+def older_workers_of_limits_text(alive: Sequence[WorkerId]) -> str:
+    shown = ", ".join(alive[:5])
+    return f"workers of an older release are alive, which do not know limits: {shown}; try again when they have stopped"
+
+
 def _postponed(outcome: Outcome, alive: Sequence[WorkerId]) -> Outcome:
     """The outcome of a flow that cannot begin yet."""
     return replace(
