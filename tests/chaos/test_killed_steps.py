@@ -12,6 +12,8 @@ from audit import read_log, until
 from crew import Crew
 from ground import Ground
 
+from mainspring import Filter
+
 QUICK = {"beat": 0.1, "lease": 0.5, "sweep": 0.1, "max_crashes": 50}
 EVERYWHERE = pytest.mark.parametrize("ground", ["file", "server", "keys", "cluster"], indirect=True)
 
@@ -67,6 +69,17 @@ def test_a_step_that_was_not_stored_runs_again(crew: Crew) -> None:
     until(lambda: crew.jobs([id])[0].state.final, 30)
     assert crew.jobs([id])[0].result == str(sum(range(walking.STEPS)))
     assert taken(crew, members(crew)) == {f"step{n}": 2 if n == 2 else 1 for n in range(walking.STEPS)}
+
+
+@pytest.mark.parametrize("ground", ["file", "server", "keys"], indirect=True)
+def test_each_child_is_started_once_though_the_process_is_killed_around_each_end_of_a_run(crew: Crew) -> None:
+    (id,) = crew.enqueue("lead")
+    for n, at in enumerate(("finish.mid_batch", "finish.after_commit")):
+        crew.start(f"victim{n}", failpoints=f"{at}=kill:2", **QUICK).died()
+    crew.start("last", **QUICK)
+    until(lambda: crew.jobs([id])[0].state.final, 30)
+    assert crew.jobs([id])[0].result == str(2 * sum(range(walking.STEPS)))
+    assert len(crew.client.sync.jobs.list(Filter(tasks=("follow",)), limit=100)) == 2 * walking.STEPS
 
 
 def members(crew: Crew) -> list[str]:

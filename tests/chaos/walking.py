@@ -68,6 +68,17 @@ def make(url: str, log: Log | None = None, *, store: Store | None = None, **sett
         assert all(isinstance(part, Part) and part.made == MADE for part in parts)
         return sum(part.n for part in parts)
 
+    @app.task
+    async def follow(n: int) -> int:
+        return n
+
+    @app.task(max_retries=0)
+    async def lead(ctx: Context) -> int:
+        total = 0
+        for n in range(STEPS):
+            total += await ctx.run(follow, n)
+        return total + sum(await ctx.map(follow.using(step="all"), range(STEPS)))
+
     app.task(max_retries=0, executor="process")(walk_in_child)
     return app
 

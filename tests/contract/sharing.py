@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mainspring.records.circuit import Breaker
 from mainspring.records.job import Action, Job, State
-from mainspring.records.outcome import Done, Policy
+from mainspring.records.outcome import Done, Policy, Suspend
 from mainspring.records.plan import Input, Plan, StepOptions, ValueOf
 from mainspring.store import Store
 from mainspring.testing.contract.build import (
@@ -31,7 +31,8 @@ from mainspring.testing.contract.build import (
     read_schedule,
     start,
 )
-from mainspring.testing.contract.flow import a_step, flows_of
+from mainspring.testing.contract.flow import a_step, begin, flows_of, row_of, run, run_step, steps_of
+from mainspring.testing.contract.growth import growing
 
 CLAIMER = Path(__file__).with_name("claimer.py")
 
@@ -71,6 +72,16 @@ async def end_last_items_at_once(left: Store, right: Store) -> None:
 
 class Sharing(Contract):
     url: str
+
+    async def test_a_plan_that_one_handle_lets_grow_is_known_to_the_other(self) -> None:
+        async with self.opened() as left, self.opened() as right:
+            id = await begin(left, growing("s0"))
+            for n in range(4):
+                one, other = (left, right) if n % 2 else (right, left)
+                await run_step(one, id, n, Done())  # which remembers the plan with so many steps
+                await run(other, id, Suspend(growing(f"s{n + 1}")))
+            assert (await row_of(right, id)).statuses == "ccccr"
+            assert [job.task for job in await steps_of(left, id)] == ["s0", "s1", "s2", "s3", "s4"]
 
     async def test_jobs_queues_and_workers_survive_reopening_the_store(self) -> None:
         async with self.opened() as store:
