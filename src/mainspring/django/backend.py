@@ -101,10 +101,11 @@ class MainspringBackend(backends.BaseTaskBackend):  # type: ignore[misc]
                 f"{name}: a task in a child process is one of @app.task, with from mainspring.django import app"
             )
         try:
-            app.task(name=name, **given)(TaskRuns(app, self, task).function)
+            runs = TaskRuns(app, self, task)
+            app.task(name=name, **given)(runs.function)
         except (BadInput, BadTask) as bad:
             raise InvalidTask(str(bad)) from bad
-        app.django_tasks[name] = task
+        app.django_tasks[name] = runs
 
     # results
 
@@ -114,7 +115,8 @@ class MainspringBackend(backends.BaseTaskBackend):  # type: ignore[misc]
             job = self.app.sync.jobs.get(result_id)
         except (BadInput, JobNotFound):
             raise missing from None
-        task = self.app.django_tasks.get(job.task) or self._imported(job.task)
+        known = self.app.django_tasks.get(job.task)
+        task = self._imported(job.task) if known is None else known.task
         if task is None:
             raise missing
         runs = self.app.sync.executions.list(job_id=job.id) if job.runs else []

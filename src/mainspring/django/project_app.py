@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from .. import sync
 from ..app import Mainspring
+from ..events import JobDied, JobFailed, JobStopped
 from ..stores import open_store
 from .child_setup import databases
 from .connections import fresh_connections, own_connections
@@ -22,6 +23,7 @@ from .database_url import database_url
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from .task_runs import TaskRuns
 
 # The Django setting.
 SETTING = "MAINSPRING"
@@ -55,7 +57,7 @@ class DjangoApp(Mainspring):
         """The alias of the database whose transactions jobs are enqueued in. None: the store is elsewhere."""
         if self.database is not None and self.database not in _databases():
             raise ImproperlyConfigured(f"{SETTING} names the database {self.database!r}, which is not in DATABASES")
-        self.django_tasks: dict[str, Any] = {}
+        self.django_tasks: dict[str, TaskRuns] = {}
         """Django's tasks, by the names of the tasks that run them."""
         self._follows = url is None
         self._name = self._database_name()
@@ -70,6 +72,13 @@ class DjangoApp(Mainspring):
             **given,
         )
         self._registry.child_setup = lambda: ("mainspring.django.child_setup:set_up", databases())
+
+        for kind in (JobDied, JobStopped):
+            self.events.subscribe(kind, self._signal_end)
+
+    async def _signal_end(self, end: JobFailed) -> None:
+        if (runs := self.django_tasks.get(end.job.task)) is not None:
+            await runs.ended(end)
 
     @property
     def _engine(self) -> Engine:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.db import connections
 from django.utils import timezone
 
 from ..records.job import State
@@ -16,6 +17,7 @@ from .task_results import EXCEPTION, changed, exception_path, task_error, task_r
 from .tasks_api import base, normalize_json, signals
 
 if TYPE_CHECKING:
+    from ..events import JobFailed
     from .backend import MainspringBackend
     from .project_app import DjangoApp
 
@@ -24,14 +26,14 @@ class TaskRuns:
     """Runs one Django task. `function` is that of its Mainspring task."""
 
     def __init__(self, app: DjangoApp, backend: MainspringBackend, task: Any) -> None:
-        self._app, self._backend, self._task = app, backend, task
+        self._app, self._backend, self.task = app, backend, task
         self.function: Callable[..., Any] = self._coroutine() if iscoroutinefunction(task.func) else self._plain()
 
     def _plain(self) -> Callable[..., Any]:
         def run(ctx: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
             result = self._begin(ctx)
             try:
-                value = normalize_json(self._task.func(*self._context(result), *args, **kwargs))
+                value = normalize_json(self.task.func(*self._context(result), *args, **kwargs))
             except Directive:
                 raise
             except (Exception, SystemExit) as error:
@@ -46,7 +48,7 @@ class TaskRuns:
         async def run(ctx: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
             result = await sync_to_async(self._begin)(ctx)
             try:
-                value = normalize_json(await self._task.func(*self._context(result), *args, **kwargs))
+                value = normalize_json(await self.task.func(*self._context(result), *args, **kwargs))
             except Directive:
                 raise
             except (Exception, SystemExit) as error:
@@ -58,11 +60,11 @@ class TaskRuns:
         return run
 
     def _context(self, result: Any) -> list[Any]:
-        return [base.TaskContext(task_result=result)] if self._task.takes_context else []
+        return [base.TaskContext(task_result=result)] if self.task.takes_context else []
 
     def _begin(self, ctx: Context) -> Any:
         runs = self._app.sync.executions.list(job_id=ctx.job.id) if ctx.job.runs > 1 else []
-        result = task_result(self._task, ctx.job, runs, self._backend.alias)
+        result = task_result(self.task, ctx.job, runs, self._backend.alias)
         self._send(signals.task_started, result)
         return result
 
@@ -78,6 +80,20 @@ class TaskRuns:
             errors = [*result.errors, failed]
             changed(result, status=base.TaskResultStatus.FAILED, finished_at=timezone.now(), errors=errors)
             self._send(signals.task_finished, result)
+
+    async def ended(self, end: JobFailed) -> None:
+        """Sends task_finished for an end that the task could not see: a timeout, a cancel, the death of its worker."""
+        notes = end.outcome.account
+        if notes is None or EXCEPTION not in notes.metadata:
+            async with ThreadSensitiveContext():
+                await sync_to_async(self._signal_end)(end.job.id)
+
+    def _signal_end(self, id: str) -> None:
+        job, runs = self._app.sync.jobs.get(id), self._app.sync.executions.list(job_id=id)
+        try:
+            self._send(signals.task_finished, task_result(self.task, job, runs, self._backend.alias))
+        finally:
+            connections.close_all()  # this thread ends
 
     def _is_last(self, ctx: Context, error: BaseException) -> bool:
         job, settings = ctx.job, self._app.settings

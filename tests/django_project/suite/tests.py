@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import timedelta
 from io import StringIO
@@ -15,7 +16,7 @@ from django.test import SimpleTestCase, TestCase, TransactionTestCase, override_
 from django.utils import timezone
 from shop.models import Order
 
-from mainspring import JobNotFound
+from mainspring import JobNotFound, sync
 from mainspring.django import app
 from mainspring.django.tasks_api import InvalidTask, base, exceptions, signals
 from suite import tasks
@@ -120,9 +121,9 @@ class Runs(TransactionTestCase):
         with self.assertRaises(exceptions.TaskResultMismatch):
             tasks.add.get_result(tasks.nothing.enqueue().id)
 
-    def test_signals_are_sent_in_order(self) -> None:
-        seen: list[Any] = []
-        pairs = [(name, getattr(signals, name)) for name in ("task_enqueued", "task_started", "task_finished")]
+    def signals_of(self, act: Callable[[], Any]) -> list[tuple[str, str, str, int]]:
+        """The signals that are sent meanwhile: name, sender, status and attempts."""
+        seen: list[tuple[str, str, str, int]] = []
 
         def receiver(name: str) -> Any:
             def receive(sender: Any, task_result: Any, **_: Any) -> None:
@@ -130,24 +131,31 @@ class Runs(TransactionTestCase):
 
             return receive
 
-        receivers = [receiver(name) for name, _ in pairs]
-        for (_, signal), receive in zip(pairs, receivers, strict=True):
-            signal.connect(receive)
+        receivers = {name: receiver(name) for name in ("task_enqueued", "task_started", "task_finished")}
+        for name, receive in receivers.items():
+            getattr(signals, name).connect(receive)
         try:
-            ran(tasks.fail_twice.enqueue())
+            act()
+            sync.run(app.events.flush())
         finally:
-            for (_, signal), receive in zip(pairs, receivers, strict=True):
-                signal.disconnect(receive)
+            for name, receive in receivers.items():
+                getattr(signals, name).disconnect(receive)
+        return seen
+
+    def test_signals_are_sent_in_order(self) -> None:
         self.assertEqual(
-            [(name, status, attempts) for name, _, status, attempts in seen],
+            self.signals_of(lambda: ran(tasks.fail_twice.enqueue())),
             [
-                ("task_enqueued", "READY", 0),
-                ("task_started", "RUNNING", 1),
-                ("task_started", "RUNNING", 2),
-                ("task_finished", "FAILED", 2),
+                ("task_enqueued", "MainspringBackend", "READY", 0),
+                ("task_started", "MainspringBackend", "RUNNING", 1),
+                ("task_started", "MainspringBackend", "RUNNING", 2),
+                ("task_finished", "MainspringBackend", "FAILED", 2),
             ],
         )
-        self.assertEqual({sender for _, sender, _, _ in seen}, {"MainspringBackend"})
+
+    def test_an_end_that_the_task_does_not_see_is_signalled_once(self) -> None:
+        names = [(name, status) for name, _, status, _ in self.signals_of(lambda: ran(tasks.hang.enqueue()))]
+        self.assertEqual(names, [("task_enqueued", "READY"), ("task_started", "RUNNING"), ("task_finished", "FAILED")])
 
     def test_a_process_has_the_orm_and_the_test_database(self) -> None:
         job = tasks.in_a_process.sync.enqueue("ada")
