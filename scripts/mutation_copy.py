@@ -57,7 +57,7 @@ class Copy:
         self._home, self.tree, self._temporary = folder, folder / "tree", folder / "tmp"
         self._python = root / ".venv" / "bin" / "python"
         self._writes = 0
-        for part in ("src", "tests"):
+        for part in (name for name in ("src", "tests", "examples") if (original / name).exists()):
             shutil.copytree(original / part, self.tree / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(original / "pyproject.toml", self.tree)
         (root / ".cache").mkdir(exist_ok=True)

@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 
 
 def environ(folder: Path, settings: str = "project.settings", **more: str) -> dict[str, str]:
-    places = os.pathsep.join([str(PROJECT), str(HERE)])
+    before = os.environ.get("PYTHONPATH")
+    places = os.pathsep.join([str(PROJECT), str(HERE), *([before] if before else [])])
     given = {"SHOP_FOLDER": str(folder), "DJANGO_SETTINGS_MODULE": settings, "PYTHONPATH": places, **more}
     return {**os.environ, **given}
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx
 from django.contrib.auth.models import User
-from django.test import TransactionTestCase
+from django.contrib.sessions.models import Session
+from django.test import Client, TransactionTestCase
 from project.asgi import application
 
 from mainspring.django import app, staff
@@ -16,8 +17,9 @@ from suite import tasks
 class Dashboard(TransactionTestCase):
     def cookie(self, name: str, **rights: bool) -> dict[str, str]:
         """The headers of a browser in which this user is logged in."""
-        self.client.force_login(User.objects.create_user(name, **rights))
-        return {"Cookie": f"sessionid={self.client.cookies['sessionid'].value}"}
+        client = Client()
+        client.force_login(User.objects.create_user(name, **rights))
+        return {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
 
     def ask(self, *requests: tuple[str, str, dict[str, str]], application: Any = application) -> list[httpx.Response]:
         async def go() -> list[httpx.Response]:
@@ -62,6 +64,6 @@ class Dashboard(TransactionTestCase):
         headers = self.cookie("ada", is_staff=True)
         (answer,) = self.ask(("GET", "/api/v1/session", headers), application=alone)
         self.assertEqual(answer.json()["name"], "host:ada")
-        self.client.logout()
+        Session.objects.all().delete()
         (answer,) = self.ask(("GET", "/api/v1/session", headers), application=alone)
         self.assertEqual(answer.status_code, 401)

@@ -5,7 +5,7 @@ import sys
 import threading
 from typing import Any
 
-from django.db import connection
+from django.db import connection, connections
 from shop.models import Order
 
 from mainspring.django import app, options
@@ -76,10 +76,14 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
+used: list[Any] = []
+
+
 @task
 def opened_before() -> list[Any]:
     """The thread, and whether it had a connection from an earlier run."""
     before = connection.connection is not None
+    used.append(connections["default"])
     return [threading.get_ident(), before, Order.objects.count()]
 
 

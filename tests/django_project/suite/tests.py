@@ -171,6 +171,7 @@ class Runs(TransactionTestCase):
             app.sync.drain()
             values = [app.sync.jobs.get(result.id).result for result in results]
             self.assertTrue(all("false" in value for value in values), values)
+            self.assertEqual([connection.connection for connection in tasks.used], [None] * len(tasks.used))
 
 
 class Transactions(TransactionTestCase):
