@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring import BadInput, Mainspring, SignalRefused, StoreUnavailable, signal
+from mainspring import BadInput, Context, Mainspring, SignalRefused, StoreUnavailable, signal
 from mainspring.clock import EPOCH
 from mainspring.counters import Counters, CounterSnapshot
 from mainspring.health import Health
@@ -140,6 +140,29 @@ async def test_steps_are_counted_when_their_flow_has_ended(app: Mainspring) -> N
         ("mainspring_flow_steps_total", "flow", "completed", "again"): 1,
         ("mainspring_flow_steps_total", "flow", "not_run", "again"): 2,
     }
+
+
+async def test_durable_steps_and_chunks_of_output_are_counted(app: Mainspring) -> None:
+    meter = measure(app)
+
+    @app.task
+    async def tell(ctx: Context, n: int) -> None:
+        for k in range(n):
+            await ctx.step(str, k)
+            await ctx.write("word")
+
+    @app.task
+    async def quiet(ctx: Context) -> None:
+        ctx.log.info("a line")
+
+    async with app:
+        for n in (3, 4):
+            await tell.enqueue(n)
+        await quiet.enqueue()
+        await app.drain()
+    names = ("mainspring_durable_steps_total", "mainspring_output_chunks_total")
+    found = {labels: count for labels, count in shown(meter).items() if labels[0] in names}
+    assert found == {(name, "tell"): 7 for name in names}
 
 
 async def test_signals_are_counted(app: Mainspring) -> None:

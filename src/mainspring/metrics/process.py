@@ -23,6 +23,8 @@ JOBS_LOST = "mainspring_jobs_lost_total"
 JOBS_POSTPONED = "mainspring_jobs_postponed_total"
 FLOW_STEPS = "mainspring_flow_steps_total"
 SIGNALS = "mainspring_signals_total"
+DURABLE_STEPS = "mainspring_durable_steps_total"
+OUTPUT_CHUNKS = "mainspring_output_chunks_total"
 LEAKS = "mainspring_leaks_total"
 LOOP_LAG = "mainspring_loop_lag_seconds"
 STARTS = "mainspring_process_starts_total"
@@ -53,6 +55,8 @@ KINDS: Mapping[str, MetricKind] = {
     JOBS_POSTPONED: MetricKind("Runs that left a job to a worker with the task version of its payload.", ("job",)),
     FLOW_STEPS: MetricKind("Steps by how they had ended when their flow did.", ("flow", "step", "state")),
     SIGNALS: MetricKind("Signals that were given or refused through this process.", ("flow", "name", "what")),
+    DURABLE_STEPS: MetricKind("Values of durable steps that were stored, sleeps included.", ("job",)),
+    OUTPUT_CHUNKS: MetricKind("Chunks of output that were stored.", ("job",)),
     LEAKS: MetricKind("Runs that ignored their interruption, and kept their slot."),
     RECORDS_UNREADABLE: MetricKind("Records that were skipped because they cannot be decoded.", ("kind",)),
     LOOP_LAG: MetricKind("Delay of the event loop in waking a sleeper of one second.", (), seconds(10, 24, 2)),

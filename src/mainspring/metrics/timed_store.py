@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ..counters import Counters
-from ..events import FlowEnded, JobLost, JobPostponed, SignalReceived, SlotLeaked, StoreTrouble
+from ..events import FlowEnded, JobLost, JobPostponed, JobReported, SignalReceived, SlotLeaked, StoreTrouble
 from ..records.job import UnreadableRecord
 from ..records.worker import Claim
 from ..schedule.record import Due
@@ -19,6 +19,7 @@ from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE
 from ..survived_errors import count_in
 from .process import (
     CLAIM_SIZE,
+    DURABLE_STEPS,
     FINISH_SIZE,
     FLOW_STEPS,
     JOB_LAG,
@@ -26,6 +27,7 @@ from .process import (
     JOBS_LOST,
     JOBS_POSTPONED,
     LEAKS,
+    OUTPUT_CHUNKS,
     SIGNALS,
     STORE_ERRORS,
     STORE_SECONDS,
@@ -113,6 +115,12 @@ def _count_steps(counters: Counters, event: FlowEnded) -> None:
         counters.count(FLOW_STEPS, event.job.task, step, state)
 
 
+def _count_reported(counters: Counters, event: JobReported) -> None:
+    for name, stored in ((DURABLE_STEPS, event.report.checkpoints), (OUTPUT_CHUNKS, event.report.chunks)):
+        if stored:
+            counters.count(name, event.job.task, by=len(stored))
+
+
 def _signal_labels(event: SignalReceived) -> tuple[str, str, str]:
     return event.job.task, event.name, event.answer
 
@@ -137,6 +145,7 @@ def measure(app: Mainspring) -> Counters:
         app.events.subscribe(JobPostponed, lambda event: counters.count(JOBS_POSTPONED, event.job.task))
         app.events.subscribe(FlowEnded, lambda event: _count_steps(counters, event))
         app.events.subscribe(SignalReceived, lambda event: counters.count(SIGNALS, *_signal_labels(event)))
+        app.events.subscribe(JobReported, lambda event: _count_reported(counters, event))
         app.events.subscribe(SlotLeaked, lambda event: counters.count(LEAKS))
         app.events.subscribe(
             StoreTrouble, lambda event: counters.count(ERRORS_SURVIVED, event.doing, "StoreUnavailable")
