@@ -18,6 +18,7 @@ from . import (
     scenarios,
     schedule_scenarios,
     service_scenarios,
+    step_scenarios,
 )
 from .harness import TIMEOUT_SECONDS, Lab, Scenario, run
 from .processes import REPO
@@ -25,8 +26,9 @@ from .table import tables
 
 BOOKS = (
     scenarios, postgres_scenarios, redis_scenarios, service_scenarios, schedule_scenarios, flow_scenarios,
+    step_scenarios,
 )  # fmt: skip
-STORES = ("sqlite", "postgresql", "redis", "service", "schedules", "flows")
+STORES = ("sqlite", "postgresql", "redis", "service", "schedules", "flows", "steps")
 
 
 def offered(*, quick: bool) -> list[Scenario]:

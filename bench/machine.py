@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -65,15 +66,26 @@ def _flows() -> list[str]:
     return [*servers, f"{', '.join(told)}; {_node('bullmq')}"]
 
 
+def _steps() -> list[str]:
+    servers = [_said(program("postgres"), "--version"), _said(redis_server.program(), "--version")]
+    told = [_versions(venv("dbos"), "dbos"), _versions(venv("absurd"), "absurd-sdk")]
+    return [*servers, f"{', '.join(told)}; {_node_file('openworkflow')}, {_node_file('pg-workflows')}"]
+
+
 _OF = {
     "SQLite": _sqlite, "PostgreSQL": _postgres, "Redis": _redis, "Service": _service, "Schedules": _schedules,
-    "Flows": _flows,
+    "Flows": _flows, "Steps": _steps,
 }  # fmt: skip
 
 
 def _node(package: str) -> str:
     ask = f"console.log(require('{package}/package.json').version)"
     return f"{package} {_said('node', '-e', ask, NODE_PATH=str(NODE_MODULES))} (Node {_said('node', '--version')})"
+
+
+def _node_file(package: str) -> str:
+    """For a package that does not export its package.json."""
+    return f"{package} {json.loads((NODE_MODULES / package / 'package.json').read_text())['version']}"
 
 
 def _cpu_model() -> str:

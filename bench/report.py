@@ -90,6 +90,18 @@ a second queue, as it asks for, and awaits each, and a task of ten steps, which 
 50 ms instead of every 250. *Chancy* is its workflow plugin; its jobs pass no values, so the last is told the sum."""
 
 
+STEPS = """\
+Each system runs one worker process, its producer is another, and both are on the same machine as the server; the
+servers are those of the other pages: PostgreSQL with the distribution's settings, Redis in memory only, SQLite with
+`synchronous=FULL`. Each step writes its number to a file, and takes what the one before it returned: a job that ends
+with another number, and a step too many, fail the measurement. 100 jobs at once for every system, else its defaults.
+
+*Mainspring* is a task that calls `ctx.step()`. *DBOS* is a workflow that calls a step; its queue looks every 50 ms, and
+a worker goes on with what an executor of its name has left. *Absurd* is a task of named steps, which looks every 50 ms
+instead of every 250. *OpenWorkflow* and *pg-workflows* are workflows of named steps in Node; *pg-workflows* marks the
+run of a dead worker as failed, as it retries only what asks for it."""
+
+
 @dataclass(frozen=True)
 class Page:
     """Where the figures of one store go."""
@@ -106,6 +118,7 @@ PAGES = {
     "Service": Page("benchmarks-service", "Benchmarks of the service", SERVICE),
     "Schedules": Page("benchmarks-schedules", "Benchmarks of schedules", SCHEDULES),
     "Flows": Page("benchmarks-flows", "Benchmarks of flows", FLOWS),
+    "Steps": Page("benchmarks-steps", "Benchmarks of durable steps", STEPS),
 }
 
 

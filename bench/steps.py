@@ -215,7 +215,9 @@ async def measure(options: argparse.Namespace) -> None:
                 await steps.drain(left, 0)
                 many = await steps.walks(1, count)
                 table.add_pair(
-                    ("enqueued one by one, jobs/s", one), (f"{count:,} steps in one job, steps/s", many), "÷"
+                    ("enqueued one by one, jobs/s", one),
+                    (f"{count:,} steps in one job, steps/s", many),
+                    "÷ enqueued one by one",
                 )
             if "jobs" in options.only:
                 plain = await steps.drain(0, JOBS * STEPS_A_JOB)

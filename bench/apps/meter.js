@@ -41,6 +41,12 @@ function end(value) {
   fs.appendFileSync(path.join(HOME, "ended"), `${wall().toFixed(6)} ${value}\n`);
 }
 
+let marks;
+function mark(number) {
+  marks ??= fs.openSync(path.join(HOME, "marks"), "a");
+  fs.writeSync(marks, `${wall().toFixed(6)} ${number}\n`);
+}
+
 // Calls `one` with the time, `jobs` times, `gap` seconds apart on average.
 async function paced(jobs, gap, one) {
   let next = seconds();
@@ -66,4 +72,4 @@ async function fill(jobs, batch, many) {
   answer({ jobs, seconds: seconds() - start });
 }
 
-module.exports = { answer, end, fill, late, paced, single, tick, wall };
+module.exports = { answer, end, fill, late, mark, paced, single, tick, wall };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import random
 import struct
 import threading
@@ -33,6 +34,7 @@ class Meter:
         self._lock = threading.Lock()
         self._count = Count()
         self._map: mmap.mmap | None = None
+        self._marks: int | None = None
 
     def tick(self) -> None:
         """One more job has run."""
@@ -49,6 +51,12 @@ class Meter:
         delay = time.time() - due
         with self._lock, open(self._home / "late", "a") as lines:
             lines.write(f"{delay:.6f}\n")
+
+    def mark(self, number: int) -> None:
+        """The step of this number runs."""
+        if self._marks is None:
+            self._marks = os.open(self._home / "marks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(self._marks, b"%.6f %d\n" % (time.time(), number))
 
     def end(self, value: int) -> None:
         """A flow has ended with this value."""
@@ -74,8 +82,17 @@ def read_late(home: Path) -> list[float]:
 
 def read_ended(home: Path) -> list[tuple[float, int]]:
     """When each flow noted in `home` ended (Unix time), and with which value."""
+    return _pairs(home / "ended")
+
+
+def read_marks(home: Path) -> list[tuple[float, int]]:
+    """When each step noted in `home` ran (Unix time), and its number."""
+    return _pairs(home / "marks")
+
+
+def _pairs(path: Path) -> list[tuple[float, int]]:
     try:
-        lines = (home / "ended").read_text().splitlines()
+        lines = path.read_text().splitlines()
     except FileNotFoundError:
         return []
     return [(float(at), int(value)) for at, value in (line.split() for line in lines)]
