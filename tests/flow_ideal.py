@@ -80,6 +80,9 @@ class Ideal:
         self.finish: Any = NOTHING
         self.state = "open"
         self.cancelled = False
+        self.given: dict[str, Any] = {}
+        """The values of signals."""
+        self.late: set[str] = set()
         self._by_job = by_job
         self._decided: dict[int, str] = {}
         """Steps that were stopped, or were decided without a job, until something before them is put back to work."""
@@ -102,6 +105,16 @@ class Ideal:
         """A job of the engine has made an item of the map."""
         self.steps[n].made = (self.steps[n].made or 0) + 1
 
+    def give(self, name: str, value: Any) -> None:
+        """A signal was given, perhaps before anything waits for it."""
+        self.given[name] = value
+        self._evaluate()
+
+    def time_out(self, name: str) -> None:
+        """The time of a signal is over."""
+        self.late.add(name)
+        self._evaluate()
+
     def cancel(self) -> None:
         if not self.over:
             self.cancelled = True
@@ -111,6 +124,7 @@ class Ideal:
         """These jobs, by step and index, were put back to work, and these steps are decided again."""
         self.state, self.cancelled = "open", False
         again = {n for n, _ in jobs} | set(steps)
+        self.late -= {self.plan.steps[n].name for n in steps}
         for n in self._behind(again) - again | set(steps):
             if self.statuses[n] != "r":
                 self._forget(n)
@@ -131,6 +145,15 @@ class Ideal:
     @property
     def over(self) -> bool:
         return not {"w", "r"} & set(self.statuses) and all(map(self._all_ended, self.steps.values()))
+
+    @property
+    def asked(self) -> set[str]:
+        """The signals that are waited for now."""
+        waiting = [step.name for n, step in enumerate(self.plan.steps) if step.signal is not None and self._asks(n)]
+        return set(waiting)
+
+    def _asks(self, n: int) -> bool:
+        return self.statuses[n] == "w" and self._decide(n) == "r"
 
     @property
     def jobs(self) -> set[tuple[int, int, int]]:
@@ -194,12 +217,24 @@ class Ideal:
         if n not in self.steps:
             status = self._decide(n)
             if status == "r":
-                status = self._release(n)
+                status = self._release(n) if self.plan.steps[n].signal is None else self._answer(n)
             elif status != "w":
                 self._decided[n] = status
             if status != "r":
                 return status
         return self._outcome(n)
+
+    def _answer(self, n: int) -> str:
+        """The status of a signal that is asked for: it has no job."""
+        step = self.plan.steps[n]
+        if step.name in self.given:
+            status = "c"
+        elif step.name in self.late:
+            status = "d" if step.signal is None or step.signal.default is None else "c"
+        else:
+            return "w"
+        self._decided[n] = status
+        return status
 
     def _release(self, n: int) -> str:
         step = self.plan.steps[n]
@@ -319,6 +354,8 @@ class Ideal:
         return False
 
     def _result(self, n: int) -> Any:
+        if (signal := self.plan.steps[n].signal) is not None:
+            return self.given.get(self.plan.steps[n].name, self.value(signal.default))
         endings = self.steps[n].endings
         if self.plan.steps[n].over is None:
             return endings[0].value

@@ -32,7 +32,7 @@ class AuditedStore(MemoryStore):
         self._auditor = auditor
         self._tables = _WatchedTables(self)
         self.schedule_log, self.flow_log = auditor.schedule_log, auditor.flow_log
-        self.signal_log = auditor.signal_log
+        self.signal_log, self.batch_log = auditor.signal_log, auditor.batch_log
         self.by: tuple[str, str] = ("nobody", "nothing")
         """The host and the verb of the call that runs now. A verb never awaits between its writes."""
         self._now: datetime | None = None
@@ -45,6 +45,7 @@ class AuditedStore(MemoryStore):
         self._auditor.job_written(old, job, *self.by)
         outcome = self._outcome
         self.signal_log.job_written(job)
+        self.batch_log.job_written(old, job)
         self.flow_log.job_written(old, job, None if outcome is None or outcome.id != job.id else outcome.step_end)
 
     def note_crash(self, host: str, how: str) -> None:
@@ -56,6 +57,7 @@ class AuditedStore(MemoryStore):
     def verb_ended(self) -> None:
         self.flow_log.verb_ended()
         self.signal_log.verb_ended(self._tables.job)
+        self.batch_log.verb_ended()
 
     async def change(self, action: Action, which: Filter, *, now: datetime, **options: Any) -> Changed:
         self._now = now
@@ -115,12 +117,14 @@ class _WatchedTables(MemoryTables):
 
     def add_plan(self, id: JobId, plan: Plan) -> None:
         super().add_plan(id, plan)
-        self._store.flow_log.begun(id, plan)
+        if not self._store.batch_log.begun(id, plan):
+            self._store.flow_log.begun(id, plan)
 
     def put_flow(self, flow: Flow) -> None:
         super().put_flow(flow)
         self._store.flow_log.row_written(flow)
         self._store.signal_log.row_written(flow)
+        self._store.batch_log.row_written(flow)
 
 
 class _WatchedSeries(MemoryScheduleTable):

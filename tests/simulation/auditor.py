@@ -14,6 +14,7 @@ from mainspring.records.job import TRANSITIONS, UNFINISHED, Job, State
 from mainspring.records.outcome import Finish, Outcome, Skip
 from mainspring.records.run import Ending
 
+from .batch_log import BatchLog
 from .flow_log import FlowLog
 from .host import Host
 from .loop import TrueClock
@@ -39,6 +40,7 @@ RULES: Mapping[str, str] = {
     "L6": "of a signal the first value stands, or that its time was over, and the job goes on with that",
     "L7": "after a cancel only steps that run at the end are released",
     "L8": "a durable step that is stored does not begin again, and only the run that holds its job stores it",
+    "L9": "a batch counts its jobs, ends after them and when it was closed, and calls back once",
     "W": "a worker ends when it is stopped, and not otherwise",
 }
 
@@ -88,6 +90,7 @@ class Auditor:
         self.flow_log = FlowLog(self.fail, self.note)
         self.step_log = StepLog(self.fail, self.note)
         self.signal_log = SignalLog(self.fail, self.note)
+        self.batch_log = BatchLog(self.fail, self.note)
         self._runs: Counter[JobId] = Counter()
         self._newest: dict[JobId, Job] = {}
         self._begun: set[tuple[JobId, Lease]] = set()
@@ -135,7 +138,7 @@ class Auditor:
         if old is None:
             return
         # What becomes of one step moves the jobs of others, and that of the flow.
-        of_flow = job.step is not None or job.id in self.flow_log.own
+        of_flow = job.step is not None or job.id in self.flow_log.own or job.id in self.batch_log.plans
         if (old.state not in _MOVES.get(verb, ()) and not of_flow) or job.state not in TRANSITIONS[old.state]:
             self.fail("I5", job.id, f"{verb} moved it from {before} to {job.state}")
         if old.state.final and verb == "change":

@@ -23,7 +23,7 @@ from mainspring.worker import claims, heartbeat
 from mainspring.worker.rescue import OrphanRescue
 from mainspring.worker.worker import Worker
 
-from . import flow_bugs, schedule_bugs, signal_bugs, step_bugs
+from . import batch_bugs, flow_bugs, schedule_bugs, signal_bugs, step_bugs
 from .patch import patch
 
 
@@ -132,6 +132,7 @@ BUGS: Mapping[str, Bug] = {
     "hopeful-enqueue": Bug("an enqueue that failed is acknowledged", _hopeful_enqueue),
     **{
         name: Bug(*bug)
-        for name, bug in {**schedule_bugs.BUGS, **flow_bugs.BUGS, **step_bugs.BUGS, **signal_bugs.BUGS}.items()
+        for some in (schedule_bugs, flow_bugs, step_bugs, signal_bugs, batch_bugs)
+        for name, bug in some.BUGS.items()
     },
 }

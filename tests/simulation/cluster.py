@@ -8,8 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.app import Mainspring
 from mainspring.errors import (
     BadInput,
+    BatchEnded,
     InvalidTransition,
     JobExists,
     JobNotFound,
@@ -30,8 +32,11 @@ from .node import Node
 from .operators import arrange
 from .plan import (
     QUEUES,
+    AddJob,
     Arrange,
+    BeginBatch,
     Create,
+    EndBatch,
     Enqueue,
     EnqueueFlow,
     Fault,
@@ -103,6 +108,8 @@ class Cluster:
                 self._call(self._operate(move))
             case Signal():
                 self._call(self._signal(move))
+            case BeginBatch() | AddJob() | EndBatch():
+                self._call(self._serve_batch(move))
             case EnqueueFlow():
                 self._call(self._enqueue_flow(move))
             case OperateFlow():
@@ -178,8 +185,37 @@ class Cluster:
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
             except (SignalTwice, SignalLate, JobNotFound) as refused:
+                if move.insists and isinstance(refused, JobNotFound):
+                    await self._clock.sleep(RETRY_SECONDS)
+                    continue
                 answer = type(refused).__name__
             return self.auditor.signal_log.answered(move.client, move.job, move.value, answer)
+
+    async def _serve_batch(self, move: BeginBatch | AddJob | EndBatch) -> None:
+        """Repeats the same request until there is an answer."""
+        client, log = self._nodes[move.client], self.auditor.batch_log
+        while True:
+            try:
+                await client.app.connect()
+                match move:
+                    case BeginBatch():
+                        self.auditor.request_sent(move.client, move.batch)
+                        await _begin_batch(client.app, move)
+                        self.auditor.acknowledge(move.client, move.batch, move.batch, "new")
+                    case AddJob():
+                        batch = await client.app.batches.get(move.batch)
+                        new = replace(client.app.tasks[move.task].job(move.value), id=move.job)
+                        handle = await batch.enqueue(new)
+                        log.added(move.batch, handle.id)
+                    case EndBatch():
+                        log.close_sent(move.batch)
+                        await (await client.app.batches.get(move.batch)).close()
+            except (StoreUnavailable, JobNotFound):  # it may not have begun yet
+                await self._clock.sleep(RETRY_SECONDS)
+            except BatchEnded:
+                return
+            else:
+                return
 
     async def _operate_flow(self, move: OperateFlow) -> None:
         app = self._nodes["operator"].app
@@ -254,3 +290,10 @@ class Cluster:
         """Freezes every process for good."""
         for node in self._nodes.values():
             node.host.crash()
+
+
+async def _begin_batch(app: Mainspring, move: BeginBatch) -> None:
+    called = app.tasks["called"]
+    given = {"open_for": move.open_seconds, "queue": move.queue}
+    batch = app.batches.new(move.batch, {"on_failure": called, "on_success": called, "on_complete": called, **given})
+    await batch.changed(lambda new: replace(new, id=move.batch)).begin()

@@ -26,13 +26,17 @@ class Event(NamedTuple):
 
     flow: JobId
     what: str
-    """begun, made, ended, revived, cancelled or retried."""
+    """begun, made, ended, revived, cancelled, retried, given or late."""
     ref: StepRef | None = None
     job: Job | None = None
     ending: Ending | None = None
     plan: Plan | None = None
+    signal: tuple[str, Any] = ("", None)
+    """The name of a signal, and its value."""
 
     def __str__(self) -> str:
+        if self.signal[0]:
+            return f"signal {self.signal[0]}: {self.what}"
         of = "" if self.ref is None else f" step {self.ref.number}, index {self.ref.index}, life {self.ref.life}"
         return f"{self.what}{of}" + ("" if self.ending is None else f": {self.ending.state}")
 
@@ -61,6 +65,8 @@ class FlowLog:
         """Flows whose own job was cancelled after their steps had ended."""
         self._unfinished: dict[JobId, set[int]] = {}
         self._by_job: dict[JobId, set[tuple[int, int]]] = {}
+        self._early: dict[JobId, dict[str, Any]] = {}
+        """Signals that were given before the flow had a plan."""
         self._events: list[Event] = []
         self._changed: set[JobId] = set()
 
@@ -70,6 +76,11 @@ class FlowLog:
         self._events.append(Event(id, "begun", plan=plan))
 
     def row_written(self, row: Flow) -> None:
+        before = self.rows.get(row.id)
+        for name in row.inbox.keys() - (set() if before is None else before.inbox.keys()):
+            self._events.append(Event(row.id, "given", signal=(name, json.decode(row.inbox[name].value))))
+        for name in sorted(set(row.late).difference(() if before is None else before.late)):
+            self._events.append(Event(row.id, "late", signal=(name, None)))
         self.rows[row.id] = row
         self._changed.add(row.id)
 
@@ -109,12 +120,15 @@ class FlowLog:
         changed, self._changed = self._changed, set()
         for event in events:
             if event.plan is not None:
-                self.flows[event.flow] = WatchedFlow(
-                    event.flow, Ideal(event.plan, self._by_job.setdefault(event.flow, set()))
-                )
+                ideal = Ideal(event.plan, self._by_job.setdefault(event.flow, set()))
+                self.flows[event.flow] = WatchedFlow(event.flow, ideal)
+                for name, given in self._early.pop(event.flow, {}).items():
+                    ideal.give(name, given)
         revived = set[JobId]()
         for event in events:
             flow = self.flows.get(event.flow)
+            if flow is None and event.what == "given":
+                self._early.setdefault(event.flow, {}).update((event.signal,))
             if flow is None or flow.broken:
                 continue
             changed.add(event.flow)
@@ -133,6 +147,10 @@ class FlowLog:
         if event.what == "cancelled":
             flow.ideal.cancel()
             return
+        if event.what == "given":
+            flow.ideal.give(*event.signal)
+        elif event.what == "late":
+            flow.ideal.time_out(event.signal[0])
         if event.ref is None or event.job is None:
             return
         ref, unfinished = event.ref, self._unfinished.setdefault(flow.id, set())
@@ -186,7 +204,9 @@ class FlowLog:
             self._break("L7" if goes_on else "L3", flow, f"is {is_now}, and not {has_to_be}")
         elif wrong := [n for n, counts in ideal.counts.items() if counts != _counts(row, n)]:
             self._break("L3", flow, f"has {row.counts[wrong[0]]} of step {wrong[0]}, and not {ideal.counts[wrong[0]]}")
-        elif own is not None and own.state is State.WAITING and not self._unfinished.get(flow.id):
+        elif row.waits.keys() != ideal.asked:
+            self._break("L4", flow, f"waits for the signals {sorted(row.waits)}, and not for {sorted(ideal.asked)}")
+        elif own is not None and own.state is State.WAITING and not self._unfinished.get(flow.id) and not ideal.asked:
             self._break("L4", flow, f"waits for nothing: {is_now}")
 
     def _check_payload(self, flow: WatchedFlow, ref: StepRef, job: Job) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from mainspring.records.flow import CANCEL_STEPS, FLOW_DEADLINE
+from mainspring.records.flow import CANCEL_STEPS, CLOSE_BATCH, FLOW_DEADLINE
 from mainspring.records.job import Job, State
 from mainspring.records.run import Ending, Execution
 
@@ -22,13 +22,16 @@ async def audit_jobs(auditor: Auditor, store: AuditedStore, max_crashes: int) ->
     jobs = {job.id: job for job in store.peek()}
     for id in sorted(auditor.acknowledged.keys() - jobs.keys() - auditor.gone):
         auditor.fail("I1", id, "was acknowledged, but is not in the store")
-    made = {id for id, job in jobs.items() if job.step is not None or job.task in (CANCEL_STEPS, FLOW_DEADLINE)}
+    made = {
+        id for id, job in jobs.items() if job.step is not None or job.task in (CANCEL_STEPS, CLOSE_BATCH, FLOW_DEADLINE)
+    }
     for id in sorted(jobs.keys() - auditor.requested - auditor.schedule_log.jobs.keys() - made):
         auditor.fail("I1", id, "is in the store, but was never requested")
     audit_ticks(auditor.schedule_log, auditor.fail, await store.time())
     auditor.flow_log.check_end(jobs)
     auditor.step_log.check_end(jobs)
     auditor.signal_log.check_end(jobs)
+    auditor.batch_log.check_end(jobs)
     for job in jobs.values():
         if not job.state.final:
             auditor.fail("I2", job.id, f"is {job.state} at the end, held by {job.worker}")

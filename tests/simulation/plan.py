@@ -15,6 +15,7 @@ from mainspring.records.plan import Plan as FlowPlan
 
 from .flow_plan import ACTIONS, draw_flow
 from .schedule_plan import PlannedSchedule, SchedulePlan, draw_action, draw_schedule_plan
+from .waiting_plan import draw_waiting_flow
 
 QUEUES = ("default", "mail")
 KEYS = ("k1", "k2", "k3")
@@ -25,6 +26,10 @@ MAX_FAULT_SECONDS = 75.0
 FLOWS_SHARE = 0.4
 STEPS_SHARE = 0.3
 SIGNALS_SHARE = 0.3
+# Seeds with batches.
+BATCHES_SHARE = 0.25
+# Seeds with flows that wait for signals.
+WAITING_FLOWS_SHARE = 0.2
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -147,9 +152,44 @@ class Signal(Move, frozen=True, kw_only=True):
     client: str
     job: JobId
     value: str
+    insists: bool = False
+    """Whether it is given again until there is such a job."""
 
     def __str__(self) -> str:
         return f"{self.client} gives {self.job} the signal {self.value!r}"
+
+
+class BeginBatch(Move, frozen=True, kw_only=True):
+    client: str
+    batch: JobId
+    open_seconds: float
+    queue: str
+
+    def __str__(self) -> str:
+        return f"{self.client} begins the batch {self.batch}, open for {self.open_seconds:g} s, queue={self.queue}"
+
+
+class AddJob(Move, frozen=True, kw_only=True):
+    """A client adds a job to a batch."""
+
+    client: str
+    batch: JobId
+    job: JobId
+    task: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.client} adds {self.job} to {self.batch}: {self.task}({self.value:g})"
+
+
+class EndBatch(Move, frozen=True, kw_only=True):
+    """A client closes a batch."""
+
+    client: str
+    batch: JobId
+
+    def __str__(self) -> str:
+        return f"{self.client} closes {self.batch}"
 
 
 class Operate(Move, frozen=True, kw_only=True):
@@ -249,6 +289,12 @@ def draw(seed: int) -> Plan:
     chance = Random(f"{seed} signal")
     if chance.random() < SIGNALS_SHARE:
         moves += _signals(chance, faults_end)
+    chance = Random(f"{seed} waiting flows")
+    if chance.random() < WAITING_FLOWS_SHARE:
+        moves += _waiting_flows(chance, faults_end)
+    chance = Random(f"{seed} batches")
+    if chance.random() < BATCHES_SHARE:
+        moves += _batches(chance, faults_end)
     moves.sort(key=lambda move: move.at)
     return Plan(
         seed=seed,
@@ -334,6 +380,48 @@ def _signals(chance: Random, faults_end: float) -> list[Move]:
             moves.append(Signal(at=min(when, faults_end), client=client, job=job, value=f"answer {m + 1}"))
         if chance.random() < 0.2:
             moves.append(Operate(at=_at(chance, faults_end), action="cancel", target=job))
+    return moves
+
+
+def _waiting_flows(chance: Random, faults_end: float) -> list[Move]:
+    moves: list[Move] = []
+    for n in range(1, chance.randint(2, 6)):
+        flow, at, client = f"w{n:02}", _at(chance, faults_end * 0.7), chance.choice(("c1", "c2"))
+        plan, timeout = draw_waiting_flow(chance)
+        moves.append(EnqueueFlow(at=at, client=client, job=flow, flow=plan, options={"queue": chance.choice(QUEUES)}))
+        for m in range(chance.choice((0, 1, 1, 2, 2))):
+            when, client = round(at + chance.uniform(0.1, 1.8) * timeout, 3), chance.choice(("c1", "c2"))
+            moves.append(Signal(at=min(when, faults_end), client=client, job=flow, value=f"answer {m + 1}"))
+        for _ in range(chance.choice((0, 0, 1, 2))):
+            when = round(min(at + chance.expovariate(1 / 10), faults_end), 3)
+            step = chance.choice((None, chance.randrange(4)))
+            moves.append(OperateFlow(at=when, action=chance.choice(ACTIONS), flow=flow, step=step))
+        # One that waits without end is given its signal, or is stopped.
+        moves.append(Signal(at=faults_end, client="c1", job=flow, value="the last answer", insists=True))
+    return moves
+
+
+def _batches(chance: Random, faults_end: float) -> list[Move]:
+    moves: list[Move] = []
+    for n in range(1, chance.randint(2, 5)):
+        batch, at, client = f"b{n:02}", _at(chance, faults_end * 0.6), chance.choice(("c1", "c2"))
+        queue, span = chance.choice(QUEUES), round(chance.uniform(0.5, 10.0), 3)
+        open_seconds = chance.choice((600.0, 600.0, 10.0))
+        moves.append(BeginBatch(at=at, client=client, batch=batch, open_seconds=open_seconds, queue=queue))
+        for m in range(chance.choice((0, 1, 3, 6, 6))):
+            task, value = chance.choice(
+                (("quick", 0.0), ("slow", 1.5), ("flaky", 1.0), ("sleepy", 1.0), ("broken", 0.2))
+            )
+            when = round(at + chance.uniform(0.1, 1.0) * span, 3)
+            job = f"{batch}-{m + 1}"
+            moves.append(AddJob(at=when, client=client, batch=batch, job=job, task=task, value=value))
+            if chance.random() < 0.2:
+                late = round(min(when + chance.expovariate(1 / 10), faults_end), 3)
+                moves.append(Operate(at=late, action=chance.choice(("cancel", "retry", "retry")), target=job))
+        if chance.random() < 0.8 or open_seconds > 10:
+            moves.append(EndBatch(at=round(at + span + 0.1, 3), client=client, batch=batch))
+        if chance.random() < 0.2:
+            moves.append(Operate(at=_at(chance, faults_end), action=chance.choice(("cancel", "retry")), target=batch))
     return moves
 
 

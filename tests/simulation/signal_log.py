@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import json
 
 from mainspring.ids import JobId
-from mainspring.records.flow import Flow
+from mainspring.records.flow import FLOW_DEADLINE, Flow
 from mainspring.records.job import Job, State
 
 Fail = Callable[[str, JobId | None, str], None]
@@ -16,6 +16,10 @@ Note = Callable[[str, JobId, str], None]
 # What a task that waits for SIGNAL goes on with if its time is over.
 SIGNAL = "approval"
 LATE = "nobody answered"
+
+
+def _has_deadline(row: Flow, job: JobId) -> bool:
+    return any(deadline is not None and deadline.job_id == job for deadline in row.waits.values())
 
 
 class SignalLog:
@@ -28,9 +32,7 @@ class SignalLog:
         self._changed: set[JobId] = set()
 
     def row_written(self, row: Flow) -> None:
-        """Called for every row of a job without a plan."""
-        if row.planned:
-            return
+        """Called for every row."""
         before, self._rows[row.id] = self._rows.get(row.id), row
         self._changed.add(row.id)
         self._note("signals", row.id, f"given {sorted(row.inbox)}, late {row.late}, waits for {sorted(row.waits)}")
@@ -43,6 +45,8 @@ class SignalLog:
     def job_written(self, job: Job) -> None:
         if job.id in self._rows or job.state is State.WAITING:
             self._changed.add(job.id)
+        if job.task == FLOW_DEADLINE and job.state.final:
+            self._changed.update(id for id, row in self._rows.items() if _has_deadline(row, job.id))
 
     def answered(self, client: str, id: JobId, value: str, answer: str) -> None:
         """The client has got this answer."""
@@ -71,7 +75,7 @@ class SignalLog:
             if job is None or job.state is not State.WAITING:
                 continue
             decided = sorted(row.waits.keys() & (row.inbox.keys() | set(row.late)))
-            if decided or not row.waits:
+            if decided or (not row.waits and not row.planned):
                 self._fail("L4", id, f"waits for {decided or 'nothing'}, which has come")
             for name, deadline in row.waits.items():
                 timer = None if deadline is None else job_of(deadline.job_id)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.app import Mainspring
-from mainspring.records.flow import CANCEL_STEPS, FAN_OUT, FLOW_DEADLINE, PLANNED_FLOW
+from mainspring.records.flow import BATCH, CANCEL_STEPS, CLOSE_BATCH, FAN_OUT, FLOW_DEADLINE, PLANNED_FLOW
 from mainspring.records.outcome import Cancel, Discard, Finish, Skip, Snooze
 from mainspring.task.context import Context
 
@@ -20,10 +20,11 @@ RETRIES: Mapping[str, int] = {
     "quick": 3, "slow": 3, "flaky": 3, "broken": 2, "sleepy": 1, "late": 1, "stubborn": 3, "narrow": 3,
     "durable": 3, "approved": 3,
     "part": 2, "nested": 3, PLANNED_FLOW: 3, FAN_OUT: 20, CANCEL_STEPS: 20, FLOW_DEADLINE: 20,
+    "called": 3, BATCH: 3, CLOSE_BATCH: 20,
 }  # fmt: skip
-FLOWS = frozenset({PLANNED_FLOW, "nested"})
+FLOWS = frozenset({PLANNED_FLOW, BATCH, "nested"})
 # Tasks whose runs are not recorded: the engine's own, and flows, whose functions only plan.
-UNRECORDED = FLOWS | {FAN_OUT, CANCEL_STEPS, FLOW_DEADLINE}
+UNRECORDED = FLOWS | {FAN_OUT, CANCEL_STEPS, CLOSE_BATCH, FLOW_DEADLINE}
 LIMITS: Mapping[str, int] = {"narrow": 1}
 # This task ignores its cancellation, so it records no effects: nothing can promise that they end in time.
 SWALLOWS = "stubborn"
@@ -130,6 +131,12 @@ def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
             await clock.sleep(SLEEP_SECONDS)
             run.effect()
             return answer
+
+    @app.task(max_retries=RETRIES["called"])
+    async def called(ctx: Context) -> None:
+        """A callback of a batch."""
+        with auditor.run(host, ctx.job) as run:
+            run.effect()
 
     @app.task(max_retries=RETRIES["part"])
     async def part(ctx: Context, how: Any, a: Any = None, b: Any = None, item: Any = None) -> Any:

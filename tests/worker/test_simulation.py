@@ -120,7 +120,7 @@ def test_plans_have_every_kind_of_move() -> None:
     kinds = {type(move).__name__ for move in moves}
     assert kinds == {
         "Start", "Crash", "Stop", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "CrashAtFiring", "Arrange",
-        "Create", "Nap", "EnqueueFlow", "OperateFlow", "Signal",
+        "Create", "Nap", "EnqueueFlow", "OperateFlow", "Signal", "BeginBatch", "AddJob", "EndBatch",
     }  # fmt: skip
     assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
         None, "return", "raise", "replace", "debounce",
@@ -145,6 +145,17 @@ def test_steps_of_simulations_are_stored_and_some_begin_again_that_were_not(verd
 def test_signals_of_simulations_get_every_answer(answer: str, verdicts: list[Verdict]) -> None:
     facts = [fact.what for verdict in verdicts for fact in verdict.facts]
     assert any(what.startswith("gives ") and what.endswith(f": {answer}") for what in facts)
+
+
+@pytest.mark.parametrize("name", ["on_failure", "on_success", "on_complete"])
+def test_batches_of_simulations_call_back(name: str, verdicts: list[Verdict]) -> None:
+    assert any(fact.who == "batch" and fact.what.startswith(f"calls {name}") for one in verdicts for fact in one.facts)
+
+
+@pytest.mark.parametrize("what", ["signal approval: given", "signal approval: late", "is cccc", "is duuc"])
+def test_flows_of_simulations_wait_for_signals(what: str, verdicts: list[Verdict]) -> None:
+    facts = [fact.what for verdict in verdicts for fact in verdict.facts if fact.who == "flow"]
+    assert any(one.startswith(what) for one in facts)
 
 
 def test_plans_have_every_schedule_option_and_operator_action() -> None:
