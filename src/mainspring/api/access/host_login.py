@@ -8,7 +8,6 @@ from typing import Any
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec.structs import replace
 
-from ...errors import BadInput
 from ...records.api_key import ROLES
 from ...records.principal import HostLogin, Principal
 from ..security_headers import header
@@ -44,7 +43,8 @@ class HostAuthenticator:
         if found is None:
             return None
         if not isinstance(found, Principal) or found.role not in ROLES or not found.name.strip():
-            raise BadInput(
+            # An error of the host's code: what it returned is for its log, and not for the caller.
+            raise TypeError(
                 f"asgi(auth=…) takes a coroutine function that returns None or a Principal with a name and one of the "
                 f"roles {', '.join(ROLES)}; it returned {found!r:.200}"
             )
