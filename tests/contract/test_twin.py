@@ -69,3 +69,8 @@ def test_a_redis_cluster_answers_as_memory_does(redis_cluster: RedisCluster, exa
 
     so_many = settings(BOUNDED, max_examples=examples)
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
+
+
+def test_redis_answers_as_memory_does_with_limits(redis: Redis) -> None:
+    machine = twin_machine(lambda: open_store("memory://"), lambda: open_store(redis.fresh()), limit_keys=LIMIT_KEYS)
+    run_state_machine_as_test(machine, settings=settings(BOUNDED, max_examples=20))

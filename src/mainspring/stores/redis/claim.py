@@ -325,6 +325,8 @@ async def _candidates(
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
         commands.append(("ZRANGE", f"{base}:later:{name}", 0, limit + len(expired)))
     paused, suspects, first, *entries = await shard.multi(commands)
+    if probed is not None:  # the claim in order tells when the next one expires
+        first = expired
     found = await read_shard(shard, [unpacked(id) for id in {*suspects, *first, *expired, *limited}])
     entries = await _read_within_bytes(shard, entries, found, set(expired))
     twice = [name for name in groups for _ in range(2)]

@@ -8,7 +8,7 @@
 -- of the steps that end, each one's position and id, the number of words of the unit, and the unit; for each lease: the lease, the number of its jobs, their ids, their finish times, their results (1 and the JSON text, or 0 for
 -- none).
 -- Returns the ids of the jobs whose end is not plain, and the flows that have changed since their moves were made; both are
--- empty if all were written, and then follows whether a job with a limit may start now.
+-- empty if all were written.
 local locks = has_locks()
 -- The first byte of an array of eleven values in MessagePack: the record of a new job, as records.py writes it.
 local NEW_RECORD = 0x9b
@@ -227,4 +227,4 @@ for n = 1, #parts do
 end
 if next(changed) then update_groups(changed) end
 redis.call('PUBLISH', KEYS[1], may_start and 'new final' or ARGV[1])
-return { {}, {}, may_start and 1 or 0 }
+return { {}, {} }

@@ -60,7 +60,8 @@ class RedisFinish(RedisHandle):
 def _makes_work(outcome: Outcome) -> bool:
     """Whether the outcome may make a job claimable or a schedule due."""
     plain = rules.is_plain_completion(outcome)
-    return not plain or bool(outcome.then or outcome.breaker or outcome.schedule or outcome.step)
+    more = outcome.then or outcome.breaker or outcome.schedule or outcome.step or outcome.limit_key
+    return not plain or bool(more)
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:

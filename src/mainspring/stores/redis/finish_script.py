@@ -30,8 +30,6 @@ class NotPlain(NamedTuple):
     jobs: set[JobId]
     flows: set[JobId]
     """Those that have changed since their moves were made."""
-    may_start: bool = False
-    """All were written, and a job that waited for its limit may start now."""
 
 
 async def end_plain(
@@ -42,8 +40,8 @@ async def end_plain(
     `alone`: there are no other shards, so this one records the keys of its jobs. `moves` are the units of the flows
     whose steps end; the steps of other flows are items of maps.
     """
-    odd, raced, *may_start = await shard.script("finish", _args(outcomes, alone, moves))
-    return NotPlain({unpacked(id) for id in odd}, {flow.decode() for flow in raced}, may_start == [1])
+    odd, raced = await shard.script("finish", _args(outcomes, alone, moves))
+    return NotPlain({unpacked(id) for id in odd}, {flow.decode() for flow in raced})
 
 
 def _args(outcomes: Sequence[Outcome], alone: bool, moves: Mapping[JobId, Sequence[Arg]]) -> list[Arg]:
