@@ -405,6 +405,7 @@ PUBLIC = [
     "Key",
     "Leader",
     "LeaseLost",
+    "Limit",
     "LogLine",
     "Mainspring",
     "MainspringError",

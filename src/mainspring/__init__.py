@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .task.dedup_key import Key
     from .task.flow_failure import DeadStep, FlowFailure
     from .task.handle import Handle
+    from .task.limit import Limit
     from .task.results import Results
     from .task.retention import Retention
     from .task.task import Task
@@ -114,6 +115,7 @@ else:
             "task.context": ["Context"],
             "task.dead_letter": ["DeadLetter"],
             "task.dedup_key": ["Key"],
+            "task.limit": ["Limit"],
             "task.flow_failure": ["DeadStep", "FlowFailure"],
             "task.handle": ["Handle"],
             "task.results": ["Results"],
@@ -177,6 +179,7 @@ __all__ = [
     "Key",
     "Leader",
     "LeaseLost",
+    "Limit",
     "LogLine",
     "Mainspring",
     "MainspringError",

@@ -32,7 +32,7 @@ from .task.options import (
     check_public,
     checked_options,
 )
-from .task.task import Task, job_template, new_job
+from .task.task import Task, job_template, limit_key_of, new_job
 
 if TYPE_CHECKING:
     from .feed.publisher import FeedPublisher
@@ -70,6 +70,7 @@ class Engine(Facades):
         """Whether the store is the HTTP API of another process, which executes the controls."""
         self.has_flows = store.capabilities.flows
         """Whether the store has flows."""
+        self.lacks_limits = not (store.capabilities.limits or store.capabilities.remote)
         self._attached = False
         self.attach()
 
@@ -157,6 +158,15 @@ class Engine(Facades):
         self.feed.poke()
         return store
 
+    async def connect_to_work(self) -> Store:
+        """As connect(), for a worker: the store has the limits that the code says before anything is claimed."""
+        store = await self.connect()
+        if limited := [task for task in self.tasks.values() if task.options.limit is not None]:
+            from .control.limits import declare_limits
+
+            await declare_limits(store, limited, self.clock.now())
+        return store
+
     def load_services(self) -> None:
         """Imports what calls use once the app is open: an import within a request would hold up its event loop."""
         for name in ("feed", "jobs"):
@@ -242,6 +252,8 @@ class Engine(Facades):
             self.check_within()
         if not self.has_flows:
             self.check_flows(job.task for job in jobs)
+        if self.lacks_limits and any(job.limit_key is not None for job in jobs):
+            self._root.capabilities.require_limits()
         if self.registry.middleware:
             with self.producing(jobs) as jobs:
                 return await self._insert(jobs, within)
@@ -295,7 +307,13 @@ class Engine(Facades):
             payload_limit=self.settings.payload_limit,
             fires=fire != "never",
             leader=self.candidate(FIRING_LEADER) if fire == "leader" else None,
+            limit_key=self.limit_key,
         )
+
+    def limit_key(self, task: str, payload: str) -> str | None:
+        """The group of a job that a schedule makes, in the limit of its task."""
+        known = self.tasks.get(task)
+        return None if known is None or known.options.limit is None else limit_key_of(known, payload)
 
     def candidate(self, name: str, ttl: float | None = None) -> Leader:
         """A new candidate for the leadership of this name."""

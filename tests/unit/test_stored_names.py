@@ -217,7 +217,8 @@ def test_stored_actions_of_the_audit_log() -> None:
     assert known == {
         "flows.replay", "flows.signal", "flows.skip",
         "jobs.cancel", "jobs.delete", "jobs.enqueue", "jobs.pause", "jobs.reschedule", "jobs.resume", "jobs.retry",
-        "jobs.run_again", "jobs.update", "keys.create", "keys.revoke", "queues.pause", "queues.resume",
+        "jobs.run_again", "jobs.update", "keys.create", "keys.revoke", "limits.remove", "limits.set",
+        "queues.pause", "queues.resume",
         "schedules.backfill", "schedules.create", "schedules.delete", "schedules.pause", "schedules.rebalance",
         "schedules.reschedule", "schedules.resume", "schedules.trigger", "schedules.update", "triggers.create",
         "triggers.delete", "triggers.rotate", "triggers.update", "webhooks.create", "webhooks.delete",

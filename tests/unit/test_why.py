@@ -8,10 +8,11 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Mainspring, Reason, State
-from mainspring.insight.why import Code, JobSurroundings, reasons
+from mainspring.insight.why import Code, JobSurroundings, LimitFacts, reasons
 from mainspring.records.circuit import Circuit
 from mainspring.records.flow import OLDER_RELEASE
 from mainspring.records.job import Collecting, Job
+from mainspring.records.limit import LimitGroup, StoredLimit
 from mainspring.records.run import Failure
 from mainspring.records.worker import WorkerCommands, WorkerRow
 from mainspring.store import Store
@@ -39,6 +40,8 @@ def why(job: Job, **facts: Any) -> list[Reason]:
 SOON = NOW + timedelta(seconds=90)
 DIED = Failure("ValueError", "no")
 HOLDER = a_job("h", unique_key="k")
+
+GROUP = LimitGroup(limit_key="task:task\nada", running=2, waiting=1, next_at=SOON, holders=("r0", "r1"))
 
 # Code, job and facts; then the text, the end and the holders of the reason.
 CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
@@ -258,6 +261,38 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
         "it has crashed 2 times, and worker ada runs such jobs singly",
         None,
         ("r0",),
+    ),
+    (
+        "limit_full",
+        a_job(limit_key="task:task\nada"),
+        {"limit": LimitFacts(StoredLimit(name="task:task", running=2), GROUP, 2)},
+        "limit 'task:task' for 'ada' lets 2 run at once, and as many do",
+        None,
+        ("r0", "r1"),
+    ),
+    (
+        "limit_full",
+        a_job(limit_key="task:task\n"),
+        {"limit": LimitFacts(StoredLimit(name="task:task", running=0), None, 0)},
+        "limit 'task:task' lets none start: raise it to go on",
+        None,
+        (),
+    ),
+    (
+        "limit_full",
+        a_job(limit_key="task:task\nada"),
+        {"limit": LimitFacts(StoredLimit(name="task:task", total=7), None, 7)},
+        "limit 'task:task' lets 7 run in all, and as many do",
+        None,
+        (),
+    ),
+    (
+        "limit_rate",
+        a_job(limit_key="task:task\nada"),
+        {"limit": LimitFacts(StoredLimit(name="task:task", rate=100, per=60.0), GROUP, 0)},
+        "limit 'task:task' for 'ada' starts 100 in 60 s: the next one at 2030-01-01 12:01:30Z",
+        SOON,
+        (),
     ),
 ]
 

@@ -15,6 +15,7 @@ from ..ids import JobId
 from ..records.audit import AuditEntry, AuditFilter
 from ..records.finding import Finding
 from ..records.job import Enqueued, NewJob
+from ..records.limit import group_key
 from ..records.queue import DeadGroup
 from ..records.run import Checkpoint, Execution, LogLine, OutputChunk
 from ..records.schema import Schema
@@ -207,6 +208,9 @@ def flow_request(job: NewJob, plan: Mapping[str, Any]) -> dict[str, Any]:
 def job_request(job: NewJob) -> dict[str, Any]:
     """The job as the API takes it, without defaults."""
     fields = {name: getattr(job, name) for name in _SAME_FIELDS} | {"expires": job.expires_at}
+    fields["limit_key"] = (
+        None if job.limit_key is None else group_key(job.limit_key) or None
+    )  # the server names its task
     fields = {name: value for name, value in fields.items() if value not in (None, UNSET)}
     if job.collect is not None:  # the server makes the key, and says when it is due
         fields = {name: value for name, value in fields.items() if name in ("id", "task", "queue")}

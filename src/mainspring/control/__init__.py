@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .job_page import Page
     from .jobs import Jobs
     from .keys import Keys
+    from .limits import Limits
     from .queues import Queues
     from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
     from .schedule_history import RunSample, ScheduleRun, ScheduleStats
@@ -35,6 +36,7 @@ else:
             "job_page": ["Page"],
             "jobs": ["Jobs"],
             "keys": ["Keys"],
+            "limits": ["Limits"],
             "queues": ["Queues"],
             "schedule_bulk": ["ManySchedules", "ScheduleBulk", "ScheduleFilter"],
             "schedule_history": ["RunSample", "ScheduleRun", "ScheduleStats"],
@@ -47,7 +49,8 @@ else:
     )
 
 __all__ = [
-    "MAX_PAGE_ROWS", "Audit", "Backfill", "Batches", "Dead", "Executions", "Flows", "Jobs", "Keys", "ManySchedules",
+    "MAX_PAGE_ROWS", "Audit", "Backfill", "Batches", "Dead", "Executions", "Flows", "Jobs", "Keys", "Limits",
+    "ManySchedules",
     "Page", "Queues", "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules",
     "Statistics", "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

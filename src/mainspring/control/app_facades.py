@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .flows import Flows
     from .jobs import Jobs
     from .keys import Keys
+    from .limits import Limits
     from .queues import Queues
     from .schedules import Schedules
     from .triggers import Triggers
@@ -68,6 +69,10 @@ class AppFacades:
     @property
     def queues(self) -> Queues:
         return self._engine.queues
+
+    @property
+    def limits(self) -> Limits:
+        return self._engine.limits
 
     @property
     def workers(self) -> Workers:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .flows import Flows
     from .jobs import Jobs
     from .keys import Keys
+    from .limits import Limits
     from .queues import Queues
     from .schedules import Schedules
     from .statistics import Statistics
@@ -58,6 +59,11 @@ class Facades(ABC):
     @lazy_property
     def keys(self) -> Keys:
         made: Keys = self.make_facade("Keys")
+        return made
+
+    @lazy_property
+    def limits(self) -> Limits:
+        made: Limits = self.make_facade("Limits")
         return made
 
     @lazy_property

@@ -136,6 +136,7 @@ class Jobs(JobOutput, JobCheckpoints):
 
     async def _why(self, job: Job, depth: int) -> Sequence[Reason]:
         from ..insight.why import JobSurroundings, reasons
+        from .limits import facts_of_limit
         from .queues import with_pauses
 
         store, now = await self._engine.connect(), self._engine.clock.now()
@@ -153,6 +154,7 @@ class Jobs(JobOutput, JobCheckpoints):
             circuit=circuits.get(job.task),
             holder=await self._holder(job),
             asleep=await _is_asleep(store, job, now),
+            limit=await facts_of_limit(store, job),
         )
         return reasons(job, surroundings)
 

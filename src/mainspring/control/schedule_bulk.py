@@ -21,7 +21,6 @@ from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
 from ..task.options import check_name
 from ..webhook.record import check_note
-from ..worker.scheduler import job_for_tick
 from .audit_log import annotate, audited
 from .checks import checked_limit
 from .job_page import cursor_name
@@ -120,7 +119,8 @@ class ManySchedules:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
             firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: new_id(now), joins=True)
             return replace(
-                firing, jobs=tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
+                firing,
+                jobs=tuple(scheduler.job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks),
             )
 
         return await self._change_each(which, plan, None, **part)

@@ -32,7 +32,7 @@ from ..task.task import Task
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import check_note
-from ..worker.scheduler import BATCH_JOBS, BATCH_SCHEDULES, job_for_tick, read_load
+from ..worker.scheduler import BATCH_JOBS, BATCH_SCHEDULES, read_load
 from .audit_log import annotate, audited
 from .checks import MAX_PAGE_ROWS, checked_limit
 from .computation import Computation, ComputationKind
@@ -316,7 +316,7 @@ class Schedules:
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
             firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: id or new_id(now), joins=True)
-            jobs = tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
+            jobs = tuple(scheduler.job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
         def held(keys: Collection[str]) -> None:
@@ -370,7 +370,7 @@ class Schedules:
             firing = trigger_now(row, left, BACKFILL, now=now, new_job_id=lambda: new_id(now), joins=False)
             inputs = [await scheduler.payload(row, tick.at) for tick in firing.ticks]
             pairs, fingerprint = zip(firing.ticks, inputs, strict=True), scheduler.fingerprint(row) if left else None
-            jobs = tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick, payload in pairs)
+            jobs = tuple(scheduler.job_for_tick(row, tick, payload, now, fingerprint) for tick, payload in pairs)
             return replace(firing, jobs=jobs) if left else None
 
         def held(keys: Collection[str]) -> None:

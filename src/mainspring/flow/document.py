@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 
 from ..codec import encode, too_deep
 from ..errors import BadFlow, BadInput, BadPayload
+from ..records.limit import AT_ONCE, group_key, limit_name
 from ..records.plan import (
     AllOf,
     AnyOf,
@@ -47,7 +48,7 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in")
 _OPERATORS = (*_COMPARISONS, "and", "or", "not", "exists")
 _VALUES = ("$step", "$first", "$literal")
 _OF_TASKS = ("task", "args", "map", "when", "on", "optional", "failed_ratio", "options")
-_OPTIONS = tuple(name for name in StepOptions.__struct_fields__ if name != "fingerprint")
+_OPTIONS = (*(name for name in StepOptions.__struct_fields__ if name != "fingerprint"), "at_once")
 
 
 class MapDocument(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -277,6 +278,14 @@ def _refuse_value(name: str, given: Any) -> NoReturn:
     )
 
 
+def limit_options(limit_key: str) -> dict[str, Any]:
+    """The options of using() that give a step's jobs this limit_key."""
+    name, key = limit_name(limit_key), group_key(limit_key)
+    if name.startswith(AT_ONCE):
+        return {"at_once": int(name[len(AT_ONCE) :])}
+    return {"limit_key": key} if key else {}
+
+
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := [name for name in given if name not in _OPTIONS]:
         raise BadFlow(f"a step has no option {unknown[0]!r}; {did_you_mean(unknown[0], _OPTIONS)}")
@@ -318,6 +327,8 @@ class _Writer:
             )
         mapped = None if step.over is None else MapDocument(over=self.value(step.over), item=step.item)
         options = msgspec.to_builtins(step.options)
+        if step.options.limit_key is not None:
+            options |= limit_options(options.pop("limit_key"))
         return StepDocument(
             name=step.name,
             task=step.task,

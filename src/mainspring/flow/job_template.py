@@ -12,6 +12,7 @@ from ..codec import blake2b
 from ..ids import JobId
 from ..records.flow import FAN_OUT
 from ..records.job import NewJob
+from ..records.limit import AT_ONCE, limit_key_of
 from ..records.plan import StepOptions
 from ..records.step import StepRef, StepValue
 from .graph import Graph
@@ -37,13 +38,22 @@ def first_job(graph: Graph, n: int) -> NewJob:
             tags=options.tags,
             metadata=options.metadata,
             fingerprint=options.fingerprint,
+            limit_key=options.limit_key,
         )
     return job
 
 
 def fan_out_job(graph: Graph, n: int) -> NewJob:
     """The job that makes the items of a map: where and when an item would run, with options of its own."""
-    return replace(first_job(graph, n), task=FAN_OUT, timeout=UNSET, max_retries=None, backoff=None, fingerprint=None)
+    return replace(
+        first_job(graph, n),
+        task=FAN_OUT,
+        timeout=UNSET,
+        max_retries=None,
+        backoff=None,
+        fingerprint=None,
+        limit_key=None,
+    )
 
 
 def released(job: NewJob, options: StepOptions, refs: Mapping[str, StepValue], now: datetime) -> NewJob:
@@ -59,6 +69,8 @@ class JobTemplate:
     """What the jobs of a step have in common once it is released: they differ in index and payload."""
 
     def __init__(self, job: NewJob, step: StepRef, now: datetime) -> None:
+        if job.limit_key is not None and job.limit_key.startswith(AT_ONCE):
+            job = replace(job, limit_key=limit_key_of(job.limit_key, f"{step.flow}/{step.number}"))
         self._job, self._step = job, step
         self.refs = job.refs
         self._ids = StepIds(step.flow, step.position, now)

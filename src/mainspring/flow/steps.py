@@ -64,6 +64,8 @@ def add_call(
         check_items(task, over, item)
         result = list[result]  # type: ignore[valid-type]
     only = {} if task.step_options is None else asdict(task.step_options)
+    if only.pop("at_once", None) is not None and not item:
+        raise BadFlow("at_once is for the jobs of a map, and this step has one job: use .map(), or limit= of the task")
     call = StepCall(
         task=task.name,
         arguments=arguments,

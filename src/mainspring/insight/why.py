@@ -13,6 +13,7 @@ from ..ids import JobId
 from ..records.circuit import Circuit
 from ..records.flow import FLOW_TASKS, OLDER_RELEASE
 from ..records.job import Job, State
+from ..records.limit import LimitGroup, StoredLimit, group_key
 from ..records.queue import Queue
 from ..records.skew import waiting_since
 from ..records.worker import WorkerRow
@@ -20,7 +21,7 @@ from ..records.worker import WorkerRow
 Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
     "unknown_task", "queue_not_served", "workers_full", "limit_reached", "draining", "breaker_open", "suspect",
-    "version_skew", "key_held", "next",
+    "version_skew", "key_held", "next", "limit_full", "limit_rate",
     "collecting", "asleep", "waits_for_steps", "waits_for_signal", "cancelling", "step_skipped", "step_not_run",
 ]  # fmt: skip
 
@@ -47,6 +48,14 @@ class Reason(Struct, frozen=True, kw_only=True):
     """The signal that a job waits for which is no flow."""
 
 
+class LimitFacts(Struct, frozen=True):
+    """The limit of a job, the group to which it belongs, and how many jobs of the limit run."""
+
+    limit: StoredLimit
+    group: LimitGroup | None
+    running: int
+
+
 class JobSurroundings(Struct, frozen=True, kw_only=True):
     """The facts about workers, queues and other jobs that reasons() needs."""
 
@@ -62,6 +71,8 @@ class JobSurroundings(Struct, frozen=True, kw_only=True):
     """The job that holds this final job's key, if another one does."""
     asleep: bool = False
     """Whether the job's last run ended in ctx.sleep()."""
+    limit: LimitFacts | None = None
+    """The limit of this pending job, if it has one."""
 
 
 def reasons(job: Job, facts: JobSurroundings) -> list[Reason]:
@@ -117,6 +128,7 @@ def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
     if job.queue in facts.paused:
         found.append(Reason(code="queue_paused", text=_queue_paused(job.queue, facts)))
     found += _breaker(job, facts)
+    found += _limit(job, facts)
     return found + _workers(job, facts)
 
 
@@ -190,6 +202,25 @@ def _breaker(job: Job, facts: JobSurroundings) -> list[Reason]:
     if circuit.open_until > facts.now:
         text = f"{failed} until {at_text(circuit.open_until)}"
         return [Reason(code="breaker_open", text=text, until=circuit.open_until)]
+    return []
+
+
+def _limit(job: Job, facts: JobSurroundings) -> list[Reason]:
+    found = facts.limit
+    if found is None or job.limit_key is None:
+        return []
+    limit, group, key = found.limit, found.group, group_key(job.limit_key)
+    of, held = f"limit {limit.name!r}{f' for {key!r}' if key else ''}", 0 if group is None else group.running
+    if limit.running == 0 or limit.total == 0:
+        return [Reason(code="limit_full", text=f"{of} lets none start: raise it to go on")]
+    if limit.running is not None and held >= limit.running:
+        text = f"{of} lets {limit.running} run at once, and as many do"
+        return [Reason(code="limit_full", text=text, holders=() if group is None else group.holders)]
+    if limit.total is not None and found.running >= limit.total:
+        return [Reason(code="limit_full", text=f"limit {limit.name!r} lets {limit.total} run in all, and as many do")]
+    if limit.rate is not None and group is not None and group.next_at is not None and group.next_at > facts.now:
+        text = f"{of} starts {limit.rate} in {limit.per:g} s: the next one at {at_text(group.next_at)}"
+        return [Reason(code="limit_rate", text=text, until=group.next_at)]
     return []
 
 

@@ -20,7 +20,7 @@ MAX_PER_SECONDS = 366 * 86_400
 MAX_HOLDERS = 10
 
 
-class Limit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredLimit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A limit as the store keeps it. What is None is not limited; then jobs of different keys take turns."""
 
     name: str
@@ -56,7 +56,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True):
 class LimitUse(Struct, frozen=True, kw_only=True):
     """A limit with what it holds back."""
 
-    limit: Limit
+    limit: StoredLimit
     running: int = 0
     """Running jobs of all keys."""
     groups: int = 0

@@ -96,6 +96,8 @@ class StepOptions(Struct, frozen=True, gc=False, omit_defaults=True):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
     fingerprint: str | None = None
+    limit_key: str | None = None
+    """Of a map with at_once only the name of its limit: the flow and the step are the key."""
 
 
 class SignalStep(Struct, frozen=True, gc=False, omit_defaults=True):

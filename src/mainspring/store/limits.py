@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from ..records.limit import Limit, LimitGroup, LimitUse, Recount
+from ..records.limit import LimitGroup, LimitUse, Recount, StoredLimit
 
 
 class LimitStore(Protocol):
@@ -39,7 +39,7 @@ class LimitStore(Protocol):
     LM12. A `finish` with carry_on starts no job with a limit_key.
     """
 
-    async def set_limits(self, limits: Sequence[Limit], *, removed: Collection[str] = (), now: datetime) -> None:
+    async def set_limits(self, limits: Sequence[StoredLimit], *, removed: Collection[str] = (), now: datetime) -> None:
         """LM13. Writes these limits by name, and deletes those with the names `removed`. Waiting jobs follow them when
         the call returns; running jobs go on. It may work in several transactions: a call that was cut is repeated.
         """

@@ -33,6 +33,8 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
             metadata = job.metadata
         if job.unique_key is not None or job.idempotency_key is not None:
             _check_key(job)
+        if job.limit_key is not None:
+            _check_limit_key(job)
     return batch
 
 
@@ -54,6 +56,12 @@ def _check_key(job: NewJob) -> None:
         key = getattr(job, name)
         if key is not None and not _is_key(key):
             raise BadInput(f"{name} of {_named(job)} must be 1 to {MAX_KEY_CHARACTERS} printable characters")
+
+
+def _check_limit_key(job: NewJob) -> None:
+    from .limit import check_limit_key
+
+    check_limit_key(job.limit_key, _named(job))
 
 
 def _is_key(key: object) -> bool:

@@ -26,6 +26,7 @@ from .retention import Retention, checked_retentions
 if TYPE_CHECKING:
     from .collect import Collect
     from .dead_letter import DeadLetter
+    from .limit import Limit
     from .task import Task
 
 Executor = Literal["async", "thread", "process"]
@@ -63,6 +64,7 @@ class StubOptions(CommonOptions, ConflictOptions, total=False):
     unique_key: KeySpec
     idempotency_key: KeySpec
     expires: Span
+    limit: Limit
 
 
 class CollectingStubOptions(StubOptions, total=False):
@@ -89,6 +91,7 @@ class TaskOptions(CommonOptions, ConflictOptions, total=False):
     unique_key: KeySpec
     idempotency_key: KeySpec
     expires: Span
+    limit: Limit
 
 
 class CollectingOptions(TaskOptions, total=False):
@@ -123,6 +126,8 @@ class JobOptions(CommonOptions, ConflictOptions, total=False):
     delay: Span
     run_at: datetime
     expires: Span | datetime | None
+    limit_key: str
+    """The key of the call in the limit of its task, in place of the one that its arguments make."""
     within: Any
 
 
@@ -141,6 +146,7 @@ class StepOnlyOptions(TypedDict, total=False):
     failed_ratio: float
     """The share of a map's items that may be dead."""
     at_once: int
+    """The jobs of a map that run at once."""
 
 
 class UsingOptions(JobOptions, StepOnlyOptions, total=False):
@@ -181,6 +187,8 @@ class CheckedOptions(Struct, frozen=True, kw_only=True):
     within: Any = None
     fail_fast: bool = False
     collect: Any = None
+    limit: Limit | None = None
+    limit_key: str | None = None
 
 
 # Options that a job stores as its task and its call have them.
@@ -303,10 +311,6 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _at_once(value: Any) -> Any:
-    raise BadFlow("at_once is not there yet: it comes with limits")
-
-
 def _on(value: Any) -> Any:
     if not isinstance(value, str) or value not in ("success", "failure", "end"):
         raise BadInput(f"is one of success, failure, end; got {value!r:.80}")
@@ -366,6 +370,18 @@ def _collect(value: Any) -> Any:
     return checked_collect(value)
 
 
+def _task_limit(value: Any) -> Any:
+    from .limit import checked_limit
+
+    return checked_limit(value)
+
+
+def _limit_key(value: Any) -> Any:
+    from .limit import checked_group_key
+
+    return checked_group_key(value, "it")
+
+
 def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         raise BadInput(f"takes a list of tags, got the single text {value!r}: write [{value!r}]")
@@ -423,9 +439,11 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "metadata": _metadata,
     "fail_fast": _flag,
     "collect": _collect,
+    "limit": _task_limit,
+    "limit_key": _limit_key,
     "step": lambda value: check_name(value, "step name"),
     "after": lambda value: tuple(value) if isinstance(value, list | tuple) else (value,),
     "on": _on,
     "optional": _flag,
-    "at_once": _at_once,
+    "at_once": _count(1),
 }

@@ -22,13 +22,17 @@ class CheckedStepOptions(Struct, frozen=True, kw_only=True):
     on: On = "success"
     optional: bool = False
     failed_ratio: float = 0.0
+    at_once: int | None = None
 
 
-def planned_options(own: CheckedOptions, given: CheckedOptions, fingerprint: str | None) -> StepOptions:
-    """The options of a step's jobs. Raises BadFlow for one that a step cannot have."""
+def planned_options(
+    own: CheckedOptions, given: CheckedOptions, fingerprint: str | None, group: str | None
+) -> StepOptions:
+    """The options of a step's jobs, whose limit_key is `group`. Raises BadFlow for one that a step cannot have."""
     if (reason := next(_not_for_steps(own, given), None)) is not None:
         raise BadFlow(reason)
     found = {**stored_options(own, given), "delay": own.delay, "expires": own.expires, "fingerprint": fingerprint}
+    found["limit_key"] = group
     default = StepOptions()  # what equals it is left out of the stored plan
     names = (name for name in StepOptions.__struct_fields__ if found[name] != getattr(default, name))
     return StepOptions(**{name: found[name] for name in names})

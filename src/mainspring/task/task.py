@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from msgspec import UNSET
+from msgspec.json import decode as decode_json
 from msgspec.structs import replace
 
 from ..codec import Arguments, ResultCodec, is_async
-from ..errors import BadInput, BadTask
+from ..errors import BadFlow, BadInput, BadTask
 from ..ids import new_id
 from ..records.job import NewJob
 from ..suggest import unexpected_keyword
@@ -87,6 +88,8 @@ class Task(Generic[P, R]):
             raise BadTask(f"flow {name!r} cannot read results of a map: take list[…], or read them in a task")
         if self.arguments.item_types and self.executor == "process":
             raise BadTask(f"task {name!r} reads results of a map, which executor='process' cannot: take list[…] there")
+        if options.limit is not None:
+            _limits().check_parameters(options.limit, self.arguments.types, name)
         self.collector = None if options.collect is None else _collector(self)
         """Set if its jobs collect the items of several calls."""
         self.__doc__ = fn.__doc__
@@ -103,7 +106,7 @@ class Task(Generic[P, R]):
         if self.yields:
             raise BadInput(f"task {self.name!r} {NO_MAP_TAKES_ITEMS}")
         options = self.options
-        keys = options.unique_key is not None or options.idempotency_key is not None
+        keys = options.unique_key is not None or options.idempotency_key is not None or has_own_key(options)
         return None if options.delay or options.run_at or options.expires or keys or self.collector else self._template
 
     def __repr__(self) -> str:
@@ -180,7 +183,19 @@ class Task(Generic[P, R]):
         from .step_options import planned_options
 
         fingerprint = None if self.stub else self.arguments.fingerprint
-        return planned_options(self.options, self.job_options, fingerprint)
+        return planned_options(self.options, self.job_options, fingerprint, self._group_of_steps())
+
+    def _group_of_steps(self) -> str | None:
+        """The limit_key of the jobs of its steps; of a map with at_once the name of its limit."""
+        if self.step_options is not None and self.step_options.at_once is not None:
+            name: str = _limits().at_once_name(self.step_options.at_once)
+            return name
+        if has_own_key(self.options):
+            raise BadFlow(
+                f"the limit of task {self.name!r} is by {self.options.limit.by!r}, and arguments of a step may be "  # type: ignore[union-attr]
+                "values that are not known yet: say its key with using(limit_key=…)"
+            )
+        return self._template.limit_key
 
     def refuse_step_options(self, why: str) -> None:
         """Raises BadInput if using() was given options that act only in a flow."""
@@ -226,6 +241,14 @@ def _collector(task: Task[Any, Any]) -> Collector:
 
 
 @cache
+def _limits() -> ModuleType:
+    """Imported when the first task has a limit."""
+    from . import limit
+
+    return limit
+
+
+@cache
 def _flow_steps() -> ModuleType:
     """Imported when the first flow is planned."""
     from ..flow import steps
@@ -238,7 +261,23 @@ def job_template(
 ) -> NewJob:
     """What the jobs of all calls with these options have in common. `job_options` are those of the calls alone."""
     stored = stored_options(options, job_options)
-    return NewJob(id="", task=task, payload="{}", fingerprint=fingerprint, **stored)
+    key = None
+    if (options.limit is not None or options.limit_key is not None) and not has_own_key(options):
+        key = _limits().limit_key(options.limit, options.limit_key, task, dict)
+    return NewJob(id="", task=task, payload="{}", fingerprint=fingerprint, limit_key=key, **stored)
+
+
+def limit_key_of(task: Task[Any, Any], payload: str) -> str | None:
+    """The group of a call whose arguments are encoded, in the limit of the task."""
+    key: str | None = _limits().limit_key(
+        task.options.limit, task.options.limit_key, task.name, lambda: decode_json(payload)
+    )
+    return key
+
+
+def has_own_key(options: CheckedOptions) -> bool:
+    """Whether each call has a key of its own in the limit of its task."""
+    return options.limit is not None and options.limit.by is not None and options.limit_key is None
 
 
 def new_job(
@@ -264,6 +303,9 @@ def new_job(
         given = values()
         unique = resolve_key(options.unique_key, "unique_key", task, given, options.queue, now)
         idempotency = resolve_key(options.idempotency_key, "idempotency_key", task, given, options.queue, now)
+    group = template.limit_key
+    if has_own_key(options):
+        group = _limits().limit_key(options.limit, None, task, values)
     return replace(
         template,
         id=new_id(now),
@@ -272,6 +314,7 @@ def new_job(
         expires_at=expires,
         unique_key=unique,
         idempotency_key=idempotency,
+        limit_key=group,
     )
 
 

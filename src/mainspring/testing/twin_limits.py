@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from ..records.limit import AT_ONCE, Limit, limit_name
+from ..records.limit import AT_ONCE, StoredLimit, limit_name
 from ..store import LimitStore, Store
 
 # The groups of requests, by the last digits of their ids; {queue} is their queue.
@@ -46,7 +46,7 @@ class LimitSteps:
     _both: Callable[..., Any]
 
     def set_limits(self, limits: Mapping[str, Mapping[str, Any] | None]) -> None:
-        new = [Limit(name=name, **numbers) for name, numbers in limits.items() if numbers is not None]
+        new = [StoredLimit(name=name, **numbers) for name, numbers in limits.items() if numbers is not None]
         removed = [name for name, numbers in limits.items() if numbers is None]
 
         def verb(store: Store) -> Awaitable[None]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Never, TypeVar
@@ -109,8 +109,11 @@ class Scheduler:
         payload_limit: int,
         fires: bool = True,
         leader: Leader | None = None,
+        limit_key: Callable[[str, str], str | None] = lambda task, payload: None,
     ) -> None:
-        """`arguments` encodes the computed input of each task; with a `leader` it fires only while that one leads."""
+        """`arguments` encodes the computed input of each task; with a `leader` it fires only while that one leads.
+        `limit_key` returns the group of a job of that task with that payload."""
+        self._limit_key = limit_key
         self._clock = clock
         self._bus = bus
         self._declared = declared
@@ -320,7 +323,7 @@ class Scheduler:
                 if tick.what == "fired":
                     try:
                         payload = await self.payload(schedule, tick.at)
-                        jobs.append(job_for_tick(schedule, tick, payload, now, self.fingerprint(schedule)))
+                        jobs.append(self.job_for_tick(schedule, tick, payload, now, self.fingerprint(schedule)))
                     except BaseException as error:  # of any kind: code of the values' own classes runs there
                         if is_own_cancellation(error):
                             raise
@@ -330,6 +333,13 @@ class Scheduler:
                         )
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
+
+    def job_for_tick(
+        self, schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerprint: str | None
+    ) -> NewJob:
+        """As job_for_tick(), with its group in the limit of its task."""
+        job, key = job_for_tick(schedule, tick, payload, now, fingerprint), self._limit_key(schedule.spec.task, payload)
+        return job if key is None else replace(job, limit_key=key)
 
     async def payload(self, schedule: Schedule, tick: datetime) -> str:
         """The payload of a tick's job: the stored one, or computed now."""

@@ -266,7 +266,7 @@ class Worker:
 
     async def _open(self) -> None:
         with self._watchdog.call("opening", "open", self._settings.lease):
-            self._store = await self._retry("opening", self._engine.connect)
+            self._store = await self._retry("opening", self._engine.connect_to_work)
         self._listening = lambda: self._store.listening
         if not self._store.capabilities.in_process:
             self._slots.overlap_with_store()

@@ -17,6 +17,7 @@ from ...bounds import MAX_KEY_CHARACTERS
 from ...control.computation import Computation
 from ...errors import BadInput, UnknownTask
 from ...records.job import NewJob, OnConflict
+from ...records.limit import MAX_LIMIT_KEY_CHARACTERS
 from ...records.principal import Principal
 from ...task.handle import Handle
 from ..access.authenticate import App, Caller, allow
@@ -35,6 +36,7 @@ MAX_AT_ONCE_BYTES = 64 << 10
 T = TypeVar("T")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
+LimitKey = Annotated[str, Meta(min_length=1, max_length=MAX_LIMIT_KEY_CHARACTERS)]
 
 
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$(?!\n)"
@@ -63,6 +65,8 @@ class OptionsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     debounce_limit: Limit | UnsetType = UNSET
     tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
+    limit_key: LimitKey | UnsetType = UNSET
+    """The key of the job in the limit of its task, in place of the one that its arguments make."""
 
 
 _OPTIONS = tuple(name for name in OptionsRequest.__struct_fields__ if name != "id")

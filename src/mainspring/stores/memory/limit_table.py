@@ -6,7 +6,7 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from ...clock import EPOCH, micros
-from ...records.limit import MAX_HOLDERS, Limit, LimitGroup, LimitUse, limit_name
+from ...records.limit import MAX_HOLDERS, LimitGroup, LimitUse, StoredLimit, limit_name
 from ..rules.limit_gates import LimitGates
 from ..rules.limits import NEW_GROUP, GroupState, is_forgotten
 from .job_table import JobTable
@@ -17,12 +17,12 @@ class LimitTable:
 
     def __init__(self, jobs: JobTable) -> None:
         self._jobs, self._limited = jobs, jobs.index.limited
-        self.rows: dict[str, Limit] = {}
+        self.rows: dict[str, StoredLimit] = {}
         self._groups: dict[str, GroupState] = {}
         # When groups without jobs can be forgotten.
         self._ripe: list[tuple[int, str]] = []
 
-    def limit(self, name: str) -> Limit | None:
+    def limit(self, name: str) -> StoredLimit | None:
         return self.rows.get(name)
 
     def group(self, limit_key: str) -> GroupState:
@@ -44,7 +44,7 @@ class LimitTable:
 
     # reading
 
-    def use(self, limit: Limit) -> LimitUse:
+    def use(self, limit: StoredLimit) -> LimitUse:
         groups = self._limited.groups(limit.name) | {key for key in self._groups if limit_name(key) == limit.name}
         return LimitUse(limit=limit, running=self._limited.running_of_limit(limit.name), groups=len(groups))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...records.limit import Limit, LimitGroup, LimitUse, Recount, limit_key_of
+from ...records.limit import LimitGroup, LimitUse, Recount, StoredLimit, limit_key_of
 from .handle import MemoryHandle
 
 
 class MemoryLimits(MemoryHandle):
     """The verbs set_limits, limits, limit_groups and recount_limits."""
 
-    async def set_limits(self, limits: Sequence[Limit], *, removed: Collection[str] = (), now: datetime) -> None:
+    async def set_limits(self, limits: Sequence[StoredLimit], *, removed: Collection[str] = (), now: datetime) -> None:
         with self._locked():
             rows = self._tables.limits.rows
             rows.update({limit.name: limit for limit in limits})

@@ -8,7 +8,7 @@ import msgspec
 
 from ...ids import JobId
 from ...records.job import Job
-from ...records.limit import Limit, group_key, limit_name
+from ...records.limit import StoredLimit, group_key, limit_name
 from ..rules.limited_jobs import LimitedJobs
 from ..rules.limits import NEW_GROUP, GroupState
 from .index import RUNNING_OF, Command, bounds_of
@@ -18,7 +18,7 @@ from .two_phase import Condition, has
 # Keys of each group whose first job a claim by the rule looks at.
 PROBED_KEYS = 32
 
-_decode = msgspec.json.Decoder(Limit).decode
+_decode = msgspec.json.Decoder(StoredLimit).decode
 
 
 class RunningCounts(LimitedJobs):
@@ -46,7 +46,7 @@ class LoadedLimitRows:
 
     def __init__(self) -> None:
         self.counts = RunningCounts()
-        self._limits: dict[str, Limit] = {}
+        self._limits: dict[str, StoredLimit] = {}
         self._texts: dict[str, tuple[str, bytes | None]] = {}
         self._starts: dict[str, bytes | None] = {}
         self._new: dict[str, GroupState] = {}
@@ -72,7 +72,7 @@ class LoadedLimitRows:
         self._texts |= {key: (base, text) for key, text in zip(keys, others, strict=False)}
         self.counts.sizes |= zip((*keys, *names), others[len(keys) :], strict=True)
 
-    def limit(self, name: str) -> Limit | None:
+    def limit(self, name: str) -> StoredLimit | None:
         return self._limits.get(name)
 
     def group(self, limit_key: str) -> GroupState:

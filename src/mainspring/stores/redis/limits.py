@@ -10,10 +10,10 @@ import msgspec
 from ...clock import instant, micros
 from ...records.limit import (
     MAX_HOLDERS,
-    Limit,
     LimitGroup,
     LimitUse,
     Recount,
+    StoredLimit,
     limit_key_of,
 )
 from ..rules.limits import limit_of, opens_at
@@ -26,13 +26,13 @@ from .records import unpacked
 from .shard import Shard
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Limit).decode
+_decode = msgspec.json.Decoder(StoredLimit).decode
 
 
 class RedisLimits(RedisHandle):
     """Writes limits, and reads what they hold back."""
 
-    async def set_limits(self, limits: Sequence[Limit], *, removed: Collection[str] = (), now: datetime) -> None:
+    async def set_limits(self, limits: Sequence[StoredLimit], *, removed: Collection[str] = (), now: datetime) -> None:
         shards = self._open()
         names = {*removed, *(limit.name for limit in limits)}
         with self._clock.outside():
@@ -78,7 +78,7 @@ def _order(group: LimitGroup) -> tuple[int, int, str]:
     return -group.running, -group.waiting, group.limit_key
 
 
-async def _write(shard: Shard, limits: Sequence[Limit], removed: Collection[str]) -> None:
+async def _write(shard: Shard, limits: Sequence[StoredLimit], removed: Collection[str]) -> None:
     key, pairs = f"{shard.base}:limit", list[str | bytes]()
     for limit in limits:
         pairs += (limit.name, _encode(limit))

@@ -8,14 +8,14 @@ from typing import Protocol
 from ...clock import instant, micros
 from ...ids import JobId
 from ...records.job import Job
-from ...records.limit import Limit, limit_name
+from ...records.limit import StoredLimit, limit_name
 from .limits import NEW_GROUP, GroupState, after_start, has_room, limit_of, opens_at, turn_of
 
 
 class LimitRows(Protocol):
     """What a claim reads of limits beside the jobs, and writes."""
 
-    def limit(self, name: str) -> Limit | None: ...
+    def limit(self, name: str) -> StoredLimit | None: ...
 
     def group(self, limit_key: str) -> GroupState: ...
 
@@ -35,7 +35,7 @@ class RunningJobs(Protocol):
 class NoLimits:
     """No limit is stored, and no group is remembered: for a store whose jobs have no limits."""
 
-    def limit(self, name: str) -> Limit | None:
+    def limit(self, name: str) -> StoredLimit | None:
         return None
 
     def group(self, limit_key: str) -> GroupState:
@@ -54,12 +54,12 @@ class LimitGates:
     def __init__(self, rows: LimitRows, jobs: RunningJobs, now: datetime) -> None:
         self.now = now
         self._rows, self._jobs, self._us = rows, jobs, micros(now)
-        self._limits: dict[str, Limit] = {}
+        self._limits: dict[str, StoredLimit] = {}
         # Running jobs by group and by limit, with those that this claim starts.
         self._running: dict[str, int] = {}
         self._totals: dict[str, int] = {}
 
-    def limit(self, key: str) -> Limit:
+    def limit(self, key: str) -> StoredLimit:
         name = limit_name(key)
         if (limit := self._limits.get(name)) is None:
             limit = self._limits[name] = limit_of(key, self._rows.limit(name))

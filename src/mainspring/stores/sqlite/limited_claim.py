@@ -14,7 +14,7 @@ from typing import Any
 
 from ...clock import instant
 from ...ids import JobId
-from ...records.limit import Limit
+from ...records.limit import StoredLimit
 from ..ranks import plain_rank
 from ..rows import Row
 from ..rules.limit_gates import LimitGates
@@ -43,7 +43,7 @@ class FileLimits:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._limits: dict[str, Limit] = {}
+        self._limits: dict[str, StoredLimit] = {}
         self._states: dict[str, GroupState] = {}
         self._running: dict[str, int] = {}
         self.changed: dict[str, GroupState] = {}
@@ -56,9 +56,9 @@ class FileLimits:
             for key in new:
                 self._states[key], self._running[key] = states.get(key, NEW_GROUP), running.get(key, 0)
 
-    def limit(self, name: str) -> Limit | None:
+    def limit(self, name: str) -> StoredLimit | None:
         if not self._limits:
-            self._limits = read_limits(self._db) or {"": Limit(name="")}
+            self._limits = read_limits(self._db) or {"": StoredLimit(name="")}
         return self._limits.get(name)
 
     def full(self) -> list[str]:

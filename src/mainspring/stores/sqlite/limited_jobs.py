@@ -14,7 +14,7 @@ import msgspec
 from ...clock import micros
 from ...ids import JobId, WorkerId
 from ...records.job import POISON_SUSPECT_CRASHES, Job, State
-from ...records.limit import Limit, limit_name
+from ...records.limit import StoredLimit, limit_name
 from ..rows import Row
 from ..rules.limits import NEW_GROUP, GroupState, has_room, limit_of, opens_at, turn_of
 from .file import LIMITS_VERSION
@@ -25,7 +25,7 @@ IN_LINE, RUNNING, SUSPECT, SUSPENDED = range(4)
 MAX_FORGOTTEN_GROUPS = 1000
 
 _encode = msgspec.json.encode
-_decode_limit = msgspec.json.Decoder(Limit).decode
+_decode_limit = msgspec.json.Decoder(StoredLimit).decode
 
 _PUT = "INSERT OR REPLACE INTO mainspring_limited VALUES (?, ?, ?, ?, ?, ?, ?)"
 _DROP = "DELETE FROM mainspring_limited WHERE job_id IN (SELECT value FROM json_each(?)) RETURNING limit_key"
@@ -176,7 +176,7 @@ def running_of_limit(db: sqlite3.Connection, name: str) -> int:
     return count
 
 
-def read_limits(db: sqlite3.Connection, names: Collection[str] | None = None) -> dict[str, Limit]:
+def read_limits(db: sqlite3.Connection, names: Collection[str] | None = None) -> dict[str, StoredLimit]:
     """These limits, or all, by name."""
     if names is None:
         rows = db.execute("SELECT body FROM mainspring_limits ORDER BY name").fetchall()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...clock import instant, micros
-from ...records.limit import MAX_HOLDERS, Limit, LimitGroup, LimitUse, Recount, limit_key_of
+from ...records.limit import MAX_HOLDERS, LimitGroup, LimitUse, Recount, StoredLimit, limit_key_of
 from ..ranks import MAX_PLAIN_RANK
 from ..rows import COLUMNS, HELD_INDEX_SQL, Row, job_of
 from ..rules.limits import NEW_GROUP, has_room, limit_of, opens_at
@@ -54,7 +54,7 @@ _HOLDERS = "SELECT job_id FROM mainspring_limited WHERE limit_key = ? AND standi
 class SqliteLimits(SqliteHandle):
     """The verbs set_limits, limits, limit_groups and recount_limits."""
 
-    async def set_limits(self, limits: Sequence[Limit], *, removed: Collection[str] = (), now: datetime) -> None:
+    async def set_limits(self, limits: Sequence[StoredLimit], *, removed: Collection[str] = (), now: datetime) -> None:
         rows = [(limit.name, _encode(limit).decode()) for limit in limits]
         await self._write(lambda db: _set_limits(db, rows, removed))
         for name in (*(limit.name for limit in limits), *removed):

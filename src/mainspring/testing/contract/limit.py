@@ -10,7 +10,7 @@ import pytest
 
 from ...ids import JobId
 from ...records.job import Action, State
-from ...records.limit import Limit, LimitGroup, limit_key_of
+from ...records.limit import LimitGroup, StoredLimit, limit_key_of
 from ...records.outcome import Cancel, Crashed, Discard, Done, Released, Retry, RunEnd, Snooze
 from ...store import LimitStore, Store
 from .build import (
@@ -42,7 +42,7 @@ def limits_of(store: Store) -> LimitStore:
 
 
 async def set_limit(store: Store, name: str = NAME, **numbers: Any) -> None:
-    await limits_of(store).set_limits([Limit(name=name, **numbers)], now=NOW)
+    await limits_of(store).set_limits([StoredLimit(name=name, **numbers)], now=NOW)
 
 
 async def put_limited(store: Store, *keys: str, name: str = NAME, **fields: Any) -> list[JobId]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ids import JobId
 from ...records.job import Action
-from ...records.limit import AT_ONCE, Limit, limit_key_of
+from ...records.limit import AT_ONCE, StoredLimit, limit_key_of
 from ...records.outcome import Done, Retry
 from ...records.query import Update
 from .build import (
@@ -66,8 +66,10 @@ class LimitRowsContract(Contract):
     @proves("LM13", "LM14")
     async def test_limits_are_listed_by_name_as_they_were_set(self) -> None:
         async with self.opened() as store:
-            whole = Limit(name="task:b", running=1, rate=9, per=0.5, burst=3, total=7, by=("user", "ü"), declared="x")
-            few = Limit(name="queue:a")
+            whole = StoredLimit(
+                name="task:b", running=1, rate=9, per=0.5, burst=3, total=7, by=("user", "ü"), declared="x"
+            )
+            few = StoredLimit(name="queue:a")
             await limits_of(store).set_limits([whole, few], now=NOW)
             await put_limited(store, "k", name="task:b")
             await claim_ids(store)
