@@ -15,7 +15,7 @@ from test_postgres_schedules import statements
 from mainspring.errors import SchemaMismatch, StoreUnavailable
 from mainspring.ids import JobId
 from mainspring.records.job import Action, Job
-from mainspring.records.limit import Limit, limit_key_of
+from mainspring.records.limit import StoredLimit, limit_key_of
 from mainspring.records.outcome import Done, Retry, decide
 from mainspring.records.query import Filter
 from mainspring.store import Store
@@ -66,7 +66,7 @@ class TestClaims(Placed):
     async def test_claims_side_by_side_never_pass_a_limit(self) -> None:
         """Four workers, random batches, ends, retries and cancels; after each step the counts are those of the jobs."""
         async with self.opened() as store:
-            await limits_of(store).set_limits([Limit(name=NAME, running=2, total=7)], now=NOW)
+            await limits_of(store).set_limits([StoredLimit(name=NAME, running=2, total=7)], now=NOW)
             keys = [f"{n}" for n in range(8)]
             ids = await put_limited(store, *(keys[n % 8] for n in range(240)))
             names = dict(zip(ids, (keys[n % 8] for n in range(240)), strict=True))

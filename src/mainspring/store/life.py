@@ -56,7 +56,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     def require_limits(self) -> None:
         """Raises BadInput if the store has no limits."""
         if not self.limits:
-            raise BadInput(f"{self.store} has no limits: use sqlite:///…")
+            raise BadInput(f"{self.store} has no limits: use sqlite:///…, postgresql://… or redis://…")
 
     def require_scripts(self) -> None:
         """Raises BadInput if the migrations of the store cannot be run by hand."""

@@ -9,7 +9,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...ids import JobId
-from ...records.limit import MAX_HOLDERS, Limit, LimitGroup, LimitUse, Recount, limit_key_of
+from ...records.limit import MAX_HOLDERS, LimitGroup, LimitUse, Recount, StoredLimit, limit_key_of
 from ..rules.limits import GroupState, has_room, limit_of, opens_at, tolerance_of
 from .handle import PostgresHandle
 from .limit_lines import SQL
@@ -34,7 +34,7 @@ _encode = msgspec.json.encode
 class PostgresLimits(PostgresHandle):
     """The verbs set_limits, limits, limit_groups and recount_limits."""
 
-    async def set_limits(self, limits: Sequence[Limit], *, removed: Collection[str] = (), now: datetime) -> None:
+    async def set_limits(self, limits: Sequence[StoredLimit], *, removed: Collection[str] = (), now: datetime) -> None:
         self._idle = False
         await self._transact(lambda db: _set_limits(db, limits, removed))
         names, after = [*(limit.name for limit in limits), *removed], ""
@@ -68,7 +68,7 @@ class PostgresLimits(PostgresHandle):
         return Recount(tuple(wrong), keys[-1] if len(keys) == limit else None)
 
 
-async def _set_limits(db: Session, limits: Sequence[Limit], removed: Collection[str]) -> None:
+async def _set_limits(db: Session, limits: Sequence[StoredLimit], removed: Collection[str]) -> None:
     if limits:
         await db.run(
             _SET_LIMITS,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...ids import JobId
-from ...records.limit import Limit
+from ...records.limit import StoredLimit
 from ..rules.limits import GroupState, after_start, has_room, is_forgotten, limit_of, opens_at, turn_of
 from .limit_lines import SQL, LineKey, columns
 from .pool import Session
@@ -25,7 +25,7 @@ _DROP_LINES = SQL.statement("drop_lines")
 _DROP_GROUPS = SQL.statement("drop_groups")
 # A group that has only a suspect is looked at again after this time.
 MIN_LOOK_MICROS = 60_000_000
-decode_limit = msgspec.json.Decoder(Limit).decode
+decode_limit = msgspec.json.Decoder(StoredLimit).decode
 
 
 class LineHead(NamedTuple):
@@ -105,7 +105,7 @@ class LimitTotals:
     def __init__(self, counts: dict[str, int], closed: Sequence[str]) -> None:
         self._counts, self.closed = counts, closed
 
-    def knows(self, limit: Limit) -> bool:
+    def knows(self, limit: StoredLimit) -> bool:
         """Whether a claim may take from it. A total that was set after they were counted is not known."""
         return limit.name not in self.closed and (limit.total is None or limit.name in self._counts)
 

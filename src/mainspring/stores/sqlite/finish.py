@@ -124,6 +124,10 @@ def write_outcomes(db: sqlite3.Connection, ended: Sequence[OutcomeRow], carry_on
             suspended = suspend(db, [] if tables.older_workers else plans)
     completed = set(_complete(db, plain)) if plain else set[JobId]()
     add_to_counts(db, {State.COMPLETED: len(completed)})
+    if limited := [outcome.id for outcome in outcomes if outcome.limit_key is not None and outcome.id in completed]:
+        from .limited_jobs import drop_entries
+
+        drop_entries(db, limited)
     plain_ends = len(completed) == len(ended) and not any(one.then or one.schedule or one.step for one in outcomes)
     if plain_ends and not circuits(db):
         count_runs(db, outcomes)
@@ -246,7 +250,7 @@ def _complete_noted(db: sqlite3.Connection, rows: Sequence[Row]) -> int:
 
 def outcome_row(outcome: Outcome) -> Row | None:
     """The values of _COMPLETE for a plain completion, and its notes; None for any other outcome."""
-    if outcome.limit_key is not None or not is_plain_completion(outcome):
+    if not is_plain_completion(outcome):
         return None
     return completed_row(outcome)
 

@@ -40,7 +40,7 @@ SUSPEND = f"""UPDATE mainspring_jobs AS job
 
 def plain_conclusions(db: sqlite3.Connection, tables: LoadedTables, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Those outcomes that complete a flow which is as the run has read it: they are plain completions."""
-    asked = [outcome for outcome in outcomes if outcome.limit_key is None and is_plain_conclusion(outcome)]
+    asked = [outcome for outcome in outcomes if is_plain_conclusion(outcome)]
     if not asked:
         return []
     fetch(db, tables, [Name("flow", outcome.id) for outcome in asked])

@@ -33,7 +33,8 @@ _START = """UPDATE mainspring_limited SET standing = 1 WHERE job_id IN (SELECT v
     AND (SELECT state FROM mainspring_jobs WHERE id = job_id) = 'running'"""
 _WAKE = """UPDATE mainspring_limited SET standing = 0, run_at = woken.value FROM json_each(?) AS woken
     WHERE job_id = woken.key AND standing = 3 RETURNING limit_key"""
-_ADD_GROUPS = "INSERT OR IGNORE INTO mainspring_limit_groups SELECT value, 0, 0, NULL FROM json_each(?)"
+_ADD_GROUPS = """INSERT INTO mainspring_limit_groups SELECT value, 0, 0, NULL FROM json_each(?) WHERE true
+    ON CONFLICT (limit_key) DO UPDATE SET ripe_at = NULL WHERE ripe_at IS NOT NULL"""
 _STATES = """SELECT limit_key, tat, served_at FROM mainspring_limit_groups
     WHERE limit_key IN (SELECT value FROM json_each(?))"""
 _PUT_STATE = "UPDATE mainspring_limit_groups SET tat = ?, served_at = ? WHERE limit_key = ?"
@@ -60,10 +61,9 @@ _LINES = """SELECT limit_key, queue, task, rank, run_at, job_id, turn, opens_at 
     WHERE limit_key IN (SELECT value FROM json_each(?))"""
 _DROP_LINE = "DELETE FROM mainspring_limit_lines WHERE limit_key = ? AND queue = ? AND task = ? AND rank = ?"
 _PUT_LINE = "INSERT OR REPLACE INTO mainspring_limit_lines VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_RIPEN = """UPDATE mainspring_limit_groups SET ripe_at = CASE WHEN EXISTS (SELECT 1 FROM mainspring_limited AS job
-        WHERE job.limit_key = mainspring_limit_groups.limit_key AND standing < 3) THEN NULL
-        ELSE max(tat, served_at) END
-    WHERE limit_key IN (SELECT value FROM json_each(?))"""
+_RIPEN = """UPDATE mainspring_limit_groups SET ripe_at = max(tat, served_at)
+    WHERE limit_key IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 FROM mainspring_limited AS job
+        WHERE job.limit_key = mainspring_limit_groups.limit_key AND standing < 3)"""
 _FORGET = """DELETE FROM mainspring_limit_groups WHERE limit_key IN (
     SELECT limit_key FROM mainspring_limit_groups WHERE ripe_at <= ? ORDER BY ripe_at LIMIT ?)"""
 
@@ -115,7 +115,9 @@ def follow_new(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """Adds entries of jobs that were inserted."""
     require_releases_with_limits(db)
     db.executemany(_PUT, rows)
-    settle_groups(db, {row[1] for row in rows})
+    keys = {row[1] for row in rows}
+    db.execute(_ADD_GROUPS, (as_json(keys),))
+    _settle_lines(db, keys)
 
 
 def drop_entries(db: sqlite3.Connection, ids: Collection[JobId]) -> None:
@@ -132,18 +134,27 @@ def start_entries(db: sqlite3.Connection, ids: Collection[JobId], states: Mappin
     """Follows those of these jobs that a claim has started, and writes the new states of their groups."""
     db.execute(_START, (as_json(ids),))
     db.executemany(_PUT_STATE, [(state.tat, state.served_at, key) for key, state in states.items()])
-    settle_groups(db, states.keys())
+    _settle_lines(db, states.keys())
 
 
 # groups
 
 
 def settle_groups(db: sqlite3.Connection, keys: Collection[str]) -> set[str]:
-    """Writes the lines of these groups as their entries and limits say. Returns the groups whose lines it changed."""
+    """Writes the lines of these groups as their entries and limits say, and which groups have no jobs. Returns those
+    whose lines it changed."""
     if not keys:
         return set()
     given = (as_json(keys),)
     db.execute(_ADD_GROUPS, given)
+    changed = _settle_lines(db, keys)
+    db.execute(_RIPEN, given)
+    return changed
+
+
+def _settle_lines(db: sqlite3.Connection, keys: Collection[str]) -> set[str]:
+    """The same for groups that have jobs."""
+    given = (as_json(keys),)
     states, running = read_states(db, keys), read_running(db, keys)
     limits = read_limits(db, {limit_name(key) for key in keys})
     lines: dict[Row, Row] = {}
@@ -158,7 +169,6 @@ def settle_groups(db: sqlite3.Connection, keys: Collection[str]) -> set[str]:
     put = [row for line, row in lines.items() if known.get(line) != row]
     db.executemany(_DROP_LINE, gone)
     db.executemany(_PUT_LINE, put)
-    db.execute(_RIPEN, given)
     return {row[0] for row in (*gone, *put)}
 
 
