@@ -53,6 +53,15 @@ def test_postgres_answers_as_memory_does(postgres: Postgres, examples: int) -> N
     run_state_machine_as_test(twin_machine(lambda: open_store("memory://"), fresh), settings=so_many)
 
 
+@pytest.mark.parametrize("examples", [10, pytest.param(300, marks=pytest.mark.slow)])
+def test_postgres_answers_as_memory_does_with_limits(postgres: Postgres, examples: int) -> None:
+    def fresh() -> Store:
+        return open_store(postgres.fresh())
+
+    machine = twin_machine(lambda: open_store("memory://"), fresh, limit_keys=LIMIT_KEYS)
+    run_state_machine_as_test(machine, settings=settings(BOUNDED, max_examples=examples))
+
+
 @pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_redis_answers_as_memory_does(redis: Redis, examples: int) -> None:
     def fresh() -> Store:
