@@ -39,6 +39,8 @@ class BatchLog:
     def row_written(self, row: Flow) -> None:
         if row.id in self.plans:
             self._rows[row.id] = row
+            if JOBS_STEP in row.notes:  # it was never closed, or was stopped
+                self._has_died.add(row.id)
             self._changed.add(row.id)
 
     def job_written(self, old: Job | None, job: Job) -> None:

@@ -20,6 +20,7 @@ from mainspring.errors import (
     StoreUnavailable,
 )
 from mainspring.flow.builder import with_plan
+from mainspring.records.flow import CLOSE_BATCH
 from mainspring.records.job import NewJob
 from mainspring.schedule.edit import pause
 from mainspring.schedule.record import Firing
@@ -180,7 +181,9 @@ class Cluster:
         while True:
             try:
                 await app.connect()
-                await app.flows.signal(move.job, SIGNAL, move.value, delivery=f"{move.client} at {move.at}")
+                await app.flows.signal(
+                    move.job, SIGNAL, move.value, delivery=f"{move.client} at {move.at}: {move.value}"
+                )
             except StoreUnavailable:
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
@@ -269,7 +272,7 @@ class Cluster:
         end = self._clock.monotonic() + SETTLE_SECONDS
         while self._clock.monotonic() < end:
             await self._clock.sleep(POLL_SECONDS)
-            if all(job.state.final for job in self.store.peek()):
+            if all(job.state.final or job.task == CLOSE_BATCH for job in self.store.peek()):
                 return
 
     async def _close(self) -> None:

@@ -103,7 +103,8 @@ class FlowLog:
         self._changed.add(job.id)
         if job.id not in self.flows or old is None:
             return
-        if old.state is State.WAITING and job.state is State.WAITING and job.cancel_reason is not None:
+        stops = old.state in (State.WAITING, State.RUNNING) and job.cancel_reason is not None
+        if stops and job.state is State.WAITING:
             self._events.append(Event(job.id, "cancelled"))
         elif old.state in (State.PENDING, State.RUNNING) and job.state is State.CANCELLED:
             self.late_cancels.add(job.id)

@@ -392,7 +392,9 @@ def _waiting_flows(chance: Random, faults_end: float) -> list[Move]:
         for m in range(chance.choice((0, 1, 1, 2, 2))):
             when, client = round(at + chance.uniform(0.1, 1.8) * timeout, 3), chance.choice(("c1", "c2"))
             moves.append(Signal(at=min(when, faults_end), client=client, job=flow, value=f"answer {m + 1}"))
-        for _ in range(chance.choice((0, 0, 1, 2))):
+        # Without a timeout, one that is put back to work after the last answer would wait for ever.
+        operations = chance.choice((0, 0, 1, 2)) if plan.steps[1].signal and plan.steps[1].signal.timeout else 0
+        for _ in range(operations):
             when = round(min(at + chance.expovariate(1 / 10), faults_end), 3)
             step = chance.choice((None, chance.randrange(4)))
             moves.append(OperateFlow(at=when, action=chance.choice(ACTIONS), flow=flow, step=step))
