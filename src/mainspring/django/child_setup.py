@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import django
 from django.db import connections
@@ -10,10 +11,12 @@ from django.db import connections
 
 def databases() -> str:
     """The names of the databases in this process, for set_up()."""
-    return json.dumps({alias: str(database["NAME"]) for alias, database in connections.settings.items()})
+    settings: Any = connections.settings
+    return json.dumps({alias: str(database["NAME"]) for alias, database in settings.items()})
 
 
 def set_up(names: str) -> None:
+    settings: Any = connections.settings
     for alias, name in json.loads(names).items():
-        connections.settings[alias]["NAME"] = name
+        settings[alias]["NAME"] = name
     django.setup()
