@@ -37,7 +37,7 @@ from .handle import PostgresHandle, PostgresSettings
 from .jobs import ALL_COLUMNS, OVERWRITE, apply_job_changes, write_jobs
 from .limit_lines import give_back, write_limit_changes
 from .limited_claim import DueJob, LimitedClaim, lock_totals
-from .pool import Session
+from .pool import Pool, Session
 from .statement_file import read_statements
 from .tables import LockedTables, write
 from .url import PostgresUrl
@@ -204,7 +204,8 @@ class PostgresClaim(PostgresHandle):
                 self._idle = False
                 return await self.claim(queues, worker=worker, tasks=tasks, limit=limit, now=now)
             if not rows and view.has_work(request.now):
-                rows, next_at, expired = await self._transact(lambda db: _claim_in_transaction(db, request))
+                claim = self._explained(Pool.transact_hot, lambda db: _claim_in_transaction(db, request))
+                rows, next_at, expired = await claim
         self._idle = not rows
         failpoint("claim.after_commit")
         if self._idle and self._warms:

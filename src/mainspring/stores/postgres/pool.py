@@ -160,6 +160,12 @@ class Pool:
         """Like `transact`, for a verb whose statements rely on the order in which an index returns its rows."""
         return await self._call(verb, whole=True, begin=f"{self.connector.begin}; {ORDER_SETTINGS}")
 
+    async def transact_hot(self, verb: Verb[T]) -> T:
+        """Like `transact`, for statements that are written for HOT_SETTINGS."""
+        if self.connector.pooled:
+            return await self._call(verb, whole=True, begin=self._hot_begin)
+        return await self._call(verb, whole=True, connector=self._hot)
+
     async def read(self, verb: Verb[T]) -> T:
         """Runs a read-only verb of lists and counts: all of its statements see one snapshot, each with a time limit.
         Raises StoreUnavailable if one takes longer."""
