@@ -558,6 +558,7 @@ MAY_SWALLOW = {
     "cli.top.terminal:_restore": "the terminal itself is gone",
     "control.bulk_page:resume_from": "a cursor that cannot be read is refused below",
     "executor.child:main": "a system that does not let a process change how it is chosen when memory runs out",
+    "executor.child_steps:step": "a step of a run that has ended: its worker knows of none under way",
     "executor.child:serve": "a stream of the task's own that is closed: there is nothing left to flush",
     "executor.process:_pidfd": "a system without pidfd: the process is watched in another way",
     "executor.process:hang_up": "the other end of a pipe has closed it",

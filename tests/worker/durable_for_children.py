@@ -146,8 +146,8 @@ def die_before_each_answer(ctx: Context, file: str) -> int:
     """Each run is killed when it has sent a value, and does not know that it is stored."""
     send = ParentPipe.send
 
-    def send_and_die(pipe: ParentPipe, message: Any) -> None:
-        send(pipe, message)
+    def send_and_die(pipe: ParentPipe, message: Any, run: int | None = None) -> None:
+        send(pipe, message, run)
         if isinstance(message, StepReturned):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -172,6 +172,37 @@ def in_threads(ctx: Context, file: str) -> list[int]:
     for thread in threads:
         thread.join()
     return [ctx.sync.step(take, file, 10 + n, name=f"thread {n}").n for n in range(8)]
+
+
+def leave_a_thread(ctx: Context, file: str) -> None:
+    """A thread goes on when the run has ended, and calls a step in the middle of the next one."""
+
+    def late() -> None:
+        while "next" not in lines(file):
+            threading.Event().wait(0.005)
+        try:
+            ctx.sync.step(take, file, 1, name="late")
+        except BadInput as bad:
+            note(file, bad)
+
+    threading.Thread(target=late, daemon=True).start()
+
+
+def follow(ctx: Context, file: str) -> None:
+    note(file, "next")
+    while len(lines(file)) < 2:
+        threading.Event().wait(0.005)
+
+
+def fork(ctx: Context, file: str) -> None:
+    if (pid := os.fork()) == 0:
+        try:
+            ctx.sync.step(take, file, 1)
+        except BadInput as bad:
+            note(file, bad)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def hold(file: str) -> None:

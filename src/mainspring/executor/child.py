@@ -108,11 +108,11 @@ class _PipeHandler(logging.Handler):
 class ChildContext(Context):
     """The context of a run in a child process: sends what the task reports to the worker."""
 
-    __slots__ = ("_adapter", "_interrupts", "_noted", "_output", "_pipe")
+    __slots__ = ("_adapter", "_interrupts", "_noted", "_output", "_pipe", "_run")
 
     def __init__(self, request: RunRequest, pipe: ParentPipe, interrupts: Interrupts, logger: logging.Logger) -> None:
         super().__init__(request.job, request.timeout, request.deadline, None)
-        self._pipe, self._interrupts = pipe, interrupts
+        self._pipe, self._interrupts, self._run = pipe, interrupts, pipe.run
         self._noted: dict[str, Any] = {}
         self._output = OutputLimit()
         self._adapter = logging.LoggerAdapter(logger, run_fields(request.job))
@@ -151,7 +151,7 @@ class ChildContext(Context):
     def _blocking_run(self, _what: str) -> BlockingRun:
         from .child_steps import ChildSteps
 
-        return ChildSteps(self._pipe, self._interrupts)
+        return ChildSteps(self._pipe, self._interrupts, self._run)
 
 
 class ResolvedFunction(Struct, frozen=True):
@@ -235,6 +235,7 @@ class ChildServer:
             if request.soft_timeout is not None:
                 self._pipe.send(RunStarted())
             report = self._run(request)
+            self._pipe.end_run()
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()  # a kill would lose buffered output

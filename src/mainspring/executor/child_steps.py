@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -51,9 +52,11 @@ _NO_CHILDREN = (
 class ChildSteps:
     """The durable steps of one run of a plain function. Any thread of it may call them."""
 
-    def __init__(self, pipe: ParentPipe, interrupts: Interrupts) -> None:
+    def __init__(self, pipe: ParentPipe, interrupts: Interrupts, run: int) -> None:
+        """`run` is the number of the run that they belong to."""
         self._pipe = pipe
         self._interrupts = interrupts
+        self._run = run
 
     def step(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None) -> Any:
         name = name_of(fn, name)
@@ -69,7 +72,8 @@ class ChildSteps:
                 text = text_of(key, self._awaited(value) if is_async(fn) else value)
             value = checked_value(key, text, decode)
         except BaseException:
-            self._pipe.send(StepFailed(self._pipe.number()))
+            with suppress(BadInput):  # the run has ended: there is nothing to tell
+                self._pipe.send(StepFailed(self._pipe.number()), self._run)
             raise
         self._ask(StepReturned(self._pipe.number(), key, text))
         return value
@@ -97,7 +101,7 @@ class ChildSteps:
         return asyncio.run(work)
 
     def _ask(self, question: StepBegins | StepReturned | SleepAsked | SignalAsked) -> Any:
-        answer = self._pipe.ask(question)
+        answer = self._pipe.ask(question, self._run)
         if answer.error is not None:
             raise _error_of(answer.error)
         return answer

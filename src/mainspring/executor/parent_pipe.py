@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -11,6 +12,7 @@ from itertools import count
 
 from msgspec import Struct
 
+from ..errors import BadInput
 from .interrupts import Interrupts
 from .protocol import Answer, Frames, Question, RunRequest, frame, requests
 
@@ -32,18 +34,28 @@ class ParentPipe:
         """What threads wait for. None: it has not come."""
         self._numbers = count(1)
         self._has_ended = False
+        self._process = os.getpid()
+        self.run = 1
+        """The number of the run under way."""
 
-    def send(self, message: Struct) -> None:
+    def send(self, message: Struct, run: int | None = None) -> None:
+        """Raises BadInput if another run than this one is under way, to which the worker would take it to belong."""
         data = frame(message)
         if threading.current_thread() is not threading.main_thread():
-            self._write(data)
+            self._write(data, run)
         else:
             with self._interrupts:  # half a message would garble all later ones
-                self._write(data)
+                self._write(data, run)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, run: int | None) -> None:
         with self._writing:
+            if run not in (None, self.run):
+                raise BadInput("durable steps end with their run, and this one has ended")
             self._socket.sendall(data)
+
+    def end_run(self) -> None:
+        with self._writing:
+            self.run += 1
 
     def requests(self) -> Iterator[RunRequest]:
         """Yields requests until the worker hangs up."""
@@ -58,12 +70,14 @@ class ParentPipe:
         """The number of the next question: answers to those of earlier runs are told apart."""
         return next(self._numbers)
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Question, run: int) -> Answer:
         """Waits for the answer. The wait can be interrupted."""
+        if os.getpid() != self._process:
+            raise BadInput("durable steps are for the task's own process, not for one that it has forked")
         n = question.n
         self._answers[n] = None
         try:
-            self.send(question)
+            self.send(question, run)
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
             while (answer := self._answers[n]) is None:
