@@ -307,7 +307,7 @@ class Engine(Facades):
             payload_limit=self.settings.payload_limit,
             fires=fire != "never",
             leader=self.candidate(FIRING_LEADER) if fire == "leader" else None,
-            limit_key=self.limit_key,
+            limit_key=self.limit_key if any(one.options.limit is not None for one in self.tasks.values()) else None,
         )
 
     def limit_key(self, task: str, payload: str) -> str | None:

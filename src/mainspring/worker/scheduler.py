@@ -109,7 +109,7 @@ class Scheduler:
         payload_limit: int,
         fires: bool = True,
         leader: Leader | None = None,
-        limit_key: Callable[[str, str], str | None] = lambda task, payload: None,
+        limit_key: Callable[[str, str], str | None] | None = None,
     ) -> None:
         """`arguments` encodes the computed input of each task; with a `leader` it fires only while that one leads.
         `limit_key` returns the group of a job of that task with that payload."""
@@ -338,7 +338,8 @@ class Scheduler:
         self, schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerprint: str | None
     ) -> NewJob:
         """As job_for_tick(), with its group in the limit of its task."""
-        job, key = job_for_tick(schedule, tick, payload, now, fingerprint), self._limit_key(schedule.spec.task, payload)
+        job = job_for_tick(schedule, tick, payload, now, fingerprint)
+        key = None if self._limit_key is None else self._limit_key(schedule.spec.task, payload)
         return job if key is None else replace(job, limit_key=key)
 
     async def payload(self, schedule: Schedule, tick: datetime) -> str:

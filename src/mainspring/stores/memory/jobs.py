@@ -51,7 +51,8 @@ class MemoryJobs(MemoryHandle):
             if live is None or live.until <= now:
                 return Claim([], None, expired)
             taken = claim(self._tables, self._paused, queues, worker, tasks, limit, now)
-            self._tables.limits.forget_idle(now)
+            if self._tables.limits.remembers:
+                self._tables.limits.forget_idle(now)
             return Claim(*taken, expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:

@@ -19,6 +19,8 @@ class LimitTable:
         self._jobs, self._limited = jobs, jobs.index.limited
         self.rows: dict[str, StoredLimit] = {}
         self._groups: dict[str, GroupState] = {}
+        self.remembers = False
+        """Whether a job with a limit was ever started."""
         # When groups without jobs can be forgotten.
         self._ripe: list[tuple[int, str]] = []
 
@@ -29,7 +31,7 @@ class LimitTable:
         return self._groups.get(limit_key, NEW_GROUP)
 
     def put_group(self, limit_key: str, state: GroupState) -> None:
-        self._groups[limit_key] = state
+        self._groups[limit_key], self.remembers = state, True
 
     def forget_idle(self, now: datetime) -> None:
         """Deletes what is remembered of groups without jobs, if they need it no longer."""

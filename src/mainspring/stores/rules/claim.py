@@ -80,16 +80,22 @@ def claim(
     taken = [start_job(tables, job, worker, lease, now) for job in probes] if probes else []
     left = CLAIM_BYTES - sum(map(size_of, taken))
     open = {circuit.task for circuit in circuits}
-    first = [job for job in suspects if job.task not in open and gates.is_open(job.limit_key, job.run_at)]
+    first: list[Job] = []
+    if suspects:
+        first = [job for job in suspects if job.task not in open and gates.is_open(job.limit_key, job.run_at)]
     if len(taken) < limit and left > 0 and first and not any(job.crashes >= POISON_SUSPECT_CRASHES for job in taken):
         gates.note_start(first[0])
         taken.append(start_job(tables, first[0], worker, lease, now))
         left -= size_of(first[0])
     free = [group for group in wanted if group[1] not in open] if open else wanted
-    in_order = _jobs_in_order(tables, free, gates)
-    while len(taken) < limit and left > 0 and (job := next(in_order, None)) is not None:
-        left -= size_of(job)
-        taken.append(start_job(tables, job, worker, lease, now))
+    if tables.index.has_limited:
+        in_order = _jobs_by_turns(tables, free, gates)
+        while len(taken) < limit and left > 0 and (job := next(in_order, None)) is not None:
+            left -= size_of(job)
+            taken.append(start_job(tables, job, worker, lease, now))
+    else:
+        rest, left = _take_in_order(tables, free, worker, lease, limit - len(taken), left, now)
+        taken += rest
     taken.sort(key=claim_order)
     if len(taken) == limit or left <= 0:
         return taken, now
@@ -141,7 +147,25 @@ _Place = tuple[int, datetime, JobId, Group]
 """The place of a group in the order of claims: that of its first job."""
 
 
-def _jobs_in_order(tables: ClaimTables, wanted: list[Group], gates: LimitGates) -> Iterator[Job]:
+def _take_in_order(
+    tables: ClaimTables, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, left: int, now: datetime
+) -> tuple[list[Job], int]:
+    """The due jobs in claim order, if none has a limit, and the bytes that are left of the claim's budget."""
+    heads = [(-group[2], *head, group) for group in wanted if (head := tables.index.head(group)) and head[0] <= now]
+    heapify(heads)
+    taken: list[Job] = []
+    while heads and len(taken) < limit and left > 0:
+        _, _, id, group = heappop(heads)
+        tables.index.pop(group)
+        if (job := tables.job(id)) is not None:
+            left -= size_of(job)
+            taken.append(start_job(tables, job, worker, lease, now))
+        if (head := tables.index.head(group)) and head[0] <= now:
+            heappush(heads, (-group[2], *head, group))
+    return taken, left
+
+
+def _jobs_by_turns(tables: ClaimTables, wanted: list[Group], gates: LimitGates) -> Iterator[Job]:
     """The jobs that may start now, in claim order. The caller starts each before it asks for the next one."""
     places = [place for group in wanted if (place := _place_of(tables, group, gates)) is not None]
     heapify(places)
@@ -153,7 +177,8 @@ def _jobs_in_order(tables: ClaimTables, wanted: list[Group], gates: LimitGates) 
         if current == place:
             tables.index.pop(group)
             if (job := tables.job(place[2])) is not None:
-                gates.note_start(job)
+                if job.limit_key is not None:
+                    gates.note_start(job)
                 yield job
             current = _place_of(tables, group, gates)
         if current is not None:
@@ -163,9 +188,11 @@ def _jobs_in_order(tables: ClaimTables, wanted: list[Group], gates: LimitGates) 
 def _place_of(tables: ClaimTables, group: Group, gates: LimitGates) -> _Place | None:
     """None if no job of the group may start now."""
     key = group[3]
-    if (head := tables.index.head(group)) is None or not gates.is_open(key, head[0]):
+    if (head := tables.index.head(group)) is None or head[0] > gates.now:
         return None
-    return -group[2], head[0] if key is None else gates.turn(key, head[0]), head[1], group
+    if key is None:  # hot
+        return -group[2], *head, group
+    return (-group[2], gates.turn(key, head[0]), head[1], group) if gates.is_open(key, head[0]) else None
 
 
 def new_lease() -> Lease:
@@ -190,8 +217,10 @@ def start_job(tables: JobTables, job: Job, worker: WorkerId, lease: Lease, now: 
 def _next_at(tables: ClaimTables, wanted: list[Group], suspects: list[Job], gates: LimitGates) -> datetime | None:
     due = [(group[1], group[3], head[0]) for group in wanted if (head := tables.index.head(group))]
     due += [(job.task, job.limit_key, job.run_at) for job in suspects]
-    opening = [(task, opens) for task, key, run_at in due if (opens := gates.opens_at(key, run_at)) is not None]
-    instants = [_claimable_at(tables.circuit(task), opens) for task, opens in opening] + [tables.index.next_expiry()]
+    if tables.index.has_limited:
+        opening = [(task, key, gates.opens_at(key, run_at)) for task, key, run_at in due]
+        due = [(task, key, opens) for task, key, opens in opening if opens is not None]
+    instants = [_claimable_at(tables.circuit(task), at) for task, _, at in due] + [tables.index.next_expiry()]
     return min((at for at in instants if at is not None), default=None)
 
 

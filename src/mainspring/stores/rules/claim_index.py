@@ -23,6 +23,8 @@ class ClaimIndex:
         self._job = job
         self._ready: dict[Group, list[HeapEntry]] = {}
         self.limited = LimitedJobs()
+        self.has_limited = False
+        """Whether a job with a limit was ever added."""
         self._expiring: list[HeapEntry] = []
         self._suspects: set[JobId] = set()
         self._running: dict[WorkerId, set[JobId]] = {}
@@ -34,13 +36,16 @@ class ClaimIndex:
             self._running.setdefault(job.worker or "", set()).add(job.id)
         elif job.state is State.PENDING:
             if job.crashes < POISON_SUSPECT_CRASHES:
-                heappush(self._ready.setdefault(_group_of(job), []), (job.run_at, job.id))
+                heappush(
+                    self._ready.setdefault((job.queue, job.task, job.priority, job.limit_key), []), (job.run_at, job.id)
+                )
             else:
                 self._suspects.add(job.id)
             if job.expires_at is not None:
                 heappush(self._expiring, (job.expires_at, job.id))
         if job.limit_key is not None:
             self.limited.add(job, job.limit_key)
+            self.has_limited = True
 
     def remove(self, job: Job) -> None:
         self._suspects.discard(job.id)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from typing import Protocol
+
+from msgspec import Struct
 
 from ...clock import instant, micros
 from ...ids import JobId
@@ -48,16 +51,20 @@ class NoLimits:
 NO_LIMITS = NoLimits()
 
 
-class LimitGates:
+class LimitGates(Struct, dict=True, eq=False):
     """The gates of all groups in one claim. Jobs without a limit_key pass them."""
 
-    def __init__(self, rows: LimitRows, jobs: RunningJobs, now: datetime) -> None:
-        self.now = now
-        self._rows, self._jobs, self._us = rows, jobs, micros(now)
-        self._limits: dict[str, StoredLimit] = {}
-        # Running jobs by group and by limit, with those that this claim starts.
-        self._running: dict[str, int] = {}
-        self._totals: dict[str, int] = {}
+    _rows: LimitRows
+    _jobs: RunningJobs
+    now: datetime
+    _limits: dict[str, StoredLimit] = {}
+    # Running jobs by group and by limit, with those that this claim starts.
+    _running: dict[str, int] = {}
+    _totals: dict[str, int] = {}
+
+    @cached_property
+    def _us(self) -> int:
+        return micros(self.now)
 
     def limit(self, key: str) -> StoredLimit:
         name = limit_name(key)
