@@ -114,7 +114,11 @@ class BatchLog:
             *_, dead, cancelled = self._recount(id)
             fine = not dead and not cancelled and not row.cancelled and JOBS_STEP not in row.notes
             for n, step in enumerate(self.plans[id].steps):
-                due = {"on_success": fine, "on_complete": True, "on_failure": bool(dead) and not row.cancelled}
+                due = {
+                    "on_success": fine,
+                    "on_complete": row.statuses[n] != StepStatus.CANCELLED,
+                    "on_failure": bool(dead) and not row.cancelled,
+                }
                 if due.get(step.name) and not self._calls[id].get(step.name) and row.state == "over":
                     self._fail("L9", id, f"has ended as {row.statuses}, and step {n}, {step.name}, was not called")
             if (own.state is State.COMPLETED) is not fine and not self._has_died and own.failure is None:
