@@ -233,9 +233,9 @@ due AS MATERIALIZED (
             AND NOT EXISTS (SELECT 1 FROM ONLY mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
             AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL)
             AND NOT EXISTS (SELECT FROM mainspring_limit_groups WHERE look_at <= $2)
-            AND NOT EXISTS (SELECT FROM mainspring_limited_jobs
+            AND NOT EXISTS (SELECT FROM mainspring_limited
                 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
-            AND NOT EXISTS (SELECT FROM mainspring_limited_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+            AND NOT EXISTS (SELECT FROM mainspring_limited WHERE crashes >= 2 AND NOT parked AND state = 'pending')
             AND NOT EXISTS (
                 WITH RECURSIVE kinds AS (
                     (SELECT name, queue, task, rank, turn FROM mainspring_limit_lines
@@ -251,7 +251,7 @@ due AS MATERIALIZED (
                     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
                     AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
                     AND turn <= $2::bigint + 1000000 AND NOT EXISTS (SELECT FROM mainspring_limits AS whole WHERE whole.name = kinds.name AND whole.total <= (
-                        SELECT count(*) FROM mainspring_limited_jobs
+                        SELECT count(*) FROM mainspring_limited
                         WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
                             AND starts_with(limit_key, kinds.name || E'\n')))))
     ORDER BY rank, run_at, head LIMIT $6),
@@ -337,10 +337,10 @@ SELECT taken.*, (
                         WHERE has_room AND (name, queue, task, rank) > (kinds.name, kinds.queue, kinds.task, kinds.rank)
                         ORDER BY name, queue, task, rank, turn LIMIT 1) AS hop) SELECT min(turn) FROM kinds WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
                     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused)) AND NOT EXISTS (SELECT FROM mainspring_limits AS whole WHERE whole.name = kinds.name AND whole.total <= (
-                    SELECT count(*) FROM mainspring_limited_jobs
+                    SELECT count(*) FROM mainspring_limited
                     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
                         AND starts_with(limit_key, kinds.name || E'\n')))),
-                (SELECT min(expires_at) FROM mainspring_limited_jobs
+                (SELECT min(expires_at) FROM mainspring_limited
                 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending')),
             (SELECT expires_at FROM ONLY mainspring_jobs
             WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
@@ -561,7 +561,7 @@ WITH RECURSIVE kinds AS (
         WHERE has_room AND (name, queue, task, rank) > (kinds.name, kinds.queue, kinds.task, kinds.rank)
         ORDER BY name, queue, task, rank, turn LIMIT 1) AS hop)
 SELECT 'suspect' AS kind, queue, task, rank, greatest(run_at, served_at - 1000000, tat - tolerance), id, crashes, job.limit_key
-FROM mainspring_limited_jobs AS job
+FROM mainspring_limited AS job
 LEFT JOIN mainspring_limit_groups AS grouped ON grouped.limit_key = job.limit_key
 CROSS JOIN LATERAL (SELECT split_part(job.limit_key, E'\n', 1) AS name) AS kinds
 LEFT JOIN mainspring_limits AS one ON one.name = kinds.name
@@ -571,7 +571,7 @@ WHERE crashes >= 2 AND NOT parked AND state = 'pending'
     AND coalesce(grouped.running, 0) < coalesce(
         CASE WHEN kinds.name LIKE 'at_once:%' THEN split_part(kinds.name, ':', 2)::integer END, one.running, 2147483647)
     AND NOT EXISTS (SELECT FROM mainspring_limits AS whole WHERE whole.name = kinds.name AND whole.total <= (
-        SELECT count(*) FROM mainspring_limited_jobs
+        SELECT count(*) FROM mainspring_limited
         WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
             AND starts_with(limit_key, kinds.name || E'\n')))
     AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
@@ -586,13 +586,13 @@ SELECT 'line', queue, task, rank, (
 FROM kinds
 WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR queue = ANY($4))
     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused)) AND NOT EXISTS (SELECT FROM mainspring_limits AS whole WHERE whole.name = kinds.name AND whole.total <= (
-    SELECT count(*) FROM mainspring_limited_jobs
+    SELECT count(*) FROM mainspring_limited
     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
         AND starts_with(limit_key, kinds.name || E'\n')))
 UNION ALL
 SELECT 'look', '', '', 0, min(look_at), NULL, 0, NULL FROM mainspring_limit_groups WHERE look_at <= $2
 UNION ALL
-SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0, NULL FROM mainspring_limited_jobs
+SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0, NULL FROM mainspring_limited
 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending';
 
 -- expire
@@ -609,7 +609,7 @@ RETURNING id;
 
 -- find_overdue_of_others
 SELECT id, schedule, (SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id) AS flow FROM mainspring_jobs
-WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND (schedule IS NOT NULL OR (SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id) IS NOT NULL OR tableoid = 'mainspring_limited_jobs'::regclass)
+WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND (schedule IS NOT NULL OR (SELECT flow FROM mainspring_steps AS step WHERE step.job_id = mainspring_jobs.id) IS NOT NULL OR tableoid = 'mainspring_limited'::regclass)
 ORDER BY expires_at, id LIMIT $2;
 
 -- lock_overdue
@@ -637,7 +637,7 @@ WITH aside AS (
         attempt = attempt - 1, runs = runs - 1
     WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')
     RETURNING id)
-SELECT limit_key, count(*) FROM mainspring_limited_jobs WHERE id = ANY(ARRAY(SELECT id FROM aside)) GROUP BY 1;
+SELECT limit_key, count(*) FROM mainspring_limited WHERE id = ANY(ARRAY(SELECT id FROM aside)) GROUP BY 1;
 
 -- end_probes
 UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1);

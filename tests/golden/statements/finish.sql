@@ -23,7 +23,7 @@ WITH ended AS MATERIALIZED (SELECT string_to_array($2, '\x1f')::bigint[] AS at),
 
 -- complete_limited
 WITH ended AS MATERIALIZED (SELECT string_to_array($2, '\x1f')::bigint[] AS at),
-    gone AS (DELETE FROM mainspring_limited_jobs WHERE id = ANY(string_to_array($1, '\x1f')) AND state = 'running'
+    gone AS (DELETE FROM mainspring_limited WHERE id = ANY(string_to_array($1, '\x1f')) AND state = 'running'
         RETURNING id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease,
     worker, cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress),
     kept AS (INSERT INTO mainspring_finished (id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease,

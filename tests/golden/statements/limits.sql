@@ -59,7 +59,7 @@ SELECT name, total FROM mainspring_limits WHERE total IS NOT NULL FOR NO KEY UPD
 
 -- count_totals
 SELECT name, (
-    SELECT count(*) FROM mainspring_limited_jobs
+    SELECT count(*) FROM mainspring_limited
     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
         AND starts_with(limit_key, name || E'\n'))
 FROM mainspring_limits WHERE total IS NOT NULL;
@@ -113,14 +113,14 @@ WHERE (task IN (SELECT unnest($3::text[]))) IS TRUE AND ($4::text[] IS NULL OR q
     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused)) AND $1::text IS NOT NULL;
 
 -- crashes_and_key
-SELECT crashes, limit_key FROM mainspring_limited_jobs WHERE id = $1;
+SELECT crashes, limit_key FROM mainspring_limited WHERE id = $1;
 
 -- start
 WITH taken AS (
-    UPDATE mainspring_limited_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
+    UPDATE mainspring_limited SET state = 'running', lease = $5, worker = $1, started_at = $2,
         attempt = attempt + 1, runs = runs + 1
     WHERE id = ANY(ARRAY(
-        SELECT id FROM mainspring_limited_jobs
+        SELECT id FROM mainspring_limited
         WHERE id = ANY($3::text[]) AND state = 'pending' AND crashes < $4 AND run_at <= $2
             AND (expires_at IS NULL OR expires_at > $2)
         FOR NO KEY UPDATE SKIP LOCKED))
@@ -144,7 +144,7 @@ SELECT line.limit_key, line.queue, line.task, line.rank, line.run_at, line.head,
             AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused)) AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
         FROM (SELECT line.queue, line.task) AS one) AS is_served
 FROM mainspring_limit_lines AS line LEFT JOIN LATERAL (
-    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited_jobs AS job
+    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited AS job
     WHERE crashes < 2 AND NOT parked AND state = 'pending' AND job.limit_key = line.limit_key AND job.queue = line.queue
         AND job.task = line.task AND job.rank = line.rank ORDER BY run_at, id LIMIT $2) AS job ON true
 WHERE line.limit_key = ANY($1::text[])
@@ -155,7 +155,7 @@ SELECT line.n, job.run_at, job.id, job.size
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]::bigint[], $5::text[]::bigint[], $6::text[])
     WITH ORDINALITY AS line (limit_key, queue, task, rank, run_at, id, n)
 CROSS JOIN LATERAL (
-    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited_jobs AS job
+    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited AS job
     WHERE crashes < 2 AND NOT parked AND state = 'pending' AND job.limit_key = line.limit_key AND job.queue = line.queue
         AND job.task = line.task AND job.rank = line.rank AND (run_at, id) > (line.run_at, line.id) ORDER BY run_at, id LIMIT $7) AS job
 ORDER BY line.n, job.run_at, job.id;
@@ -185,7 +185,7 @@ WHERE line.limit_key = given.limit_key AND line.queue = given.queue AND line.tas
 
 -- drop_groups
 DELETE FROM mainspring_limit_groups AS known WHERE limit_key = ANY($1::text[]) AND NOT EXISTS (
-    SELECT FROM mainspring_limited_jobs AS job
+    SELECT FROM mainspring_limited AS job
     WHERE crashes >= 2 AND NOT parked AND state = 'pending' AND job.limit_key = known.limit_key)
 RETURNING limit_key;
 
@@ -216,7 +216,7 @@ SELECT limit_key, running, tat, served_at, waiting, (
         WHERE limit_key >= $1 || E'\n' AND limit_key < $1 || E'\x0b') AS total
 FROM mainspring_limit_groups AS one CROSS JOIN LATERAL (
     SELECT count(*) AS waiting FROM (
-        SELECT FROM mainspring_limited_jobs
+        SELECT FROM mainspring_limited
         WHERE limit_key = one.limit_key AND state = 'pending' LIMIT $4) AS job) AS counted
 WHERE limit_key >= $1 || E'\n' AND limit_key < $1 || E'\x0b' AND ($2::text IS NULL OR limit_key = $2)
     AND (running > 0 OR waiting > 0)
@@ -224,24 +224,24 @@ ORDER BY running DESC, waiting DESC, limit_key LIMIT $3;
 
 -- first_waiting
 SELECT one.limit_key, (
-    SELECT min(run_at) FROM mainspring_limited_jobs AS job WHERE job.limit_key = one.limit_key AND state = 'pending')
+    SELECT min(run_at) FROM mainspring_limited AS job WHERE job.limit_key = one.limit_key AND state = 'pending')
 FROM unnest($1::text[]) AS one (limit_key);
 
 -- holders
 SELECT one.limit_key, job.id FROM unnest($1::text[]) AS one (limit_key) CROSS JOIN LATERAL (
-    SELECT id FROM mainspring_limited_jobs
+    SELECT id FROM mainspring_limited
     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
         AND limit_key = one.limit_key
     ORDER BY id LIMIT $2) AS job
 ORDER BY one.limit_key, job.id;
 
 -- count_running
-SELECT limit_key, count(*) FROM mainspring_limited_jobs
+SELECT limit_key, count(*) FROM mainspring_limited
 WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases)) AND limit_key = ANY($1::text[])
 GROUP BY 1;
 
 -- lines_of_groups
-SELECT DISTINCT limit_key, queue, task, rank FROM mainspring_limited_jobs
+SELECT DISTINCT limit_key, queue, task, rank FROM mainspring_limited
 WHERE limit_key = ANY($1::text[]) AND crashes < 2 AND NOT parked AND state = 'pending';
 
 -- remove_limits

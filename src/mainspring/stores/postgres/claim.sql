@@ -63,9 +63,9 @@ NOT EXISTS (SELECT FROM mainspring_limit_groups)
 
 -- statement no_due_lines
 NOT EXISTS (SELECT FROM mainspring_limit_groups WHERE look_at <= $2)
-AND NOT EXISTS (SELECT FROM mainspring_limited_jobs
+AND NOT EXISTS (SELECT FROM mainspring_limited
     WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
-AND NOT EXISTS (SELECT FROM mainspring_limited_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+AND NOT EXISTS (SELECT FROM mainspring_limited WHERE crashes >= 2 AND NOT parked AND state = 'pending')
 AND NOT EXISTS (
     WITH RECURSIVE {line_kinds}
     SELECT FROM kinds
@@ -76,7 +76,7 @@ AND NOT EXISTS (
 -- statement next_line
 least(
     (WITH RECURSIVE {line_kinds} SELECT min(turn) FROM kinds WHERE {served} AND {has_total_room}),
-    (SELECT min(expires_at) FROM mainspring_limited_jobs
+    (SELECT min(expires_at) FROM mainspring_limited
     WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'))
 
 -- fragment line_kinds
@@ -94,7 +94,7 @@ kinds AS (
 -- fragment has_total_room
 -- Fewer jobs of the limit of `kinds` run than its total, if it has one. Running jobs are found by their leases.
 NOT EXISTS (SELECT FROM mainspring_limits AS whole WHERE whole.name = kinds.name AND whole.total <= (
-    SELECT count(*) FROM mainspring_limited_jobs
+    SELECT count(*) FROM mainspring_limited
     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
         AND starts_with(limit_key, kinds.name || E'\n')))
 
@@ -245,7 +245,7 @@ SELECT 'limits', '', '', 0, 0, NULL, 0, NULL WHERE EXISTS (SELECT FROM mainsprin
 WITH RECURSIVE {line_kinds}
 -- A suspect counts from when it can start, if there is room.
 SELECT 'suspect' AS kind, queue, task, rank, greatest(run_at, served_at - {ahead}, tat - tolerance), id, crashes, job.limit_key
-FROM mainspring_limited_jobs AS job
+FROM mainspring_limited AS job
 LEFT JOIN mainspring_limit_groups AS grouped ON grouped.limit_key = job.limit_key
 CROSS JOIN LATERAL (SELECT split_part(job.limit_key, E'\n', 1) AS name) AS kinds
 LEFT JOIN mainspring_limits AS one ON one.name = kinds.name
@@ -269,7 +269,7 @@ WHERE {served} AND {has_total_room}
 UNION ALL
 SELECT 'look', '', '', 0, min(look_at), NULL, 0, NULL FROM mainspring_limit_groups WHERE look_at <= $2
 UNION ALL
-SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0, NULL FROM mainspring_limited_jobs
+SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0, NULL FROM mainspring_limited
 WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
 
 -- statement take_one
@@ -326,7 +326,7 @@ RETURNING id
 -- statement find_overdue_of_others
 -- Jobs with a schedule, a flow or a limit, read without a lock: schedules and flows have to be locked first.
 SELECT id, schedule, {flow} AS flow FROM mainspring_jobs
-WHERE {overdue} AND (schedule IS NOT NULL OR {flow} IS NOT NULL OR tableoid = 'mainspring_limited_jobs'::regclass)
+WHERE {overdue} AND (schedule IS NOT NULL OR {flow} IS NOT NULL OR tableoid = 'mainspring_limited'::regclass)
 ORDER BY expires_at, id LIMIT $2
 
 -- statement lock_overdue
@@ -343,7 +343,7 @@ WITH aside AS (
         attempt = attempt - 1, runs = runs - 1
     WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')
     RETURNING id)
-SELECT limit_key, count(*) FROM mainspring_limited_jobs WHERE id = ANY(ARRAY(SELECT id FROM aside)) GROUP BY 1
+SELECT limit_key, count(*) FROM mainspring_limited WHERE id = ANY(ARRAY(SELECT id FROM aside)) GROUP BY 1
 
 -- statement end_probes
 UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)

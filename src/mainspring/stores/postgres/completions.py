@@ -72,7 +72,7 @@ COMPLETE_ITEMS = COMPLETE_ALL.replace(
     "AND state = 'running'\n", "AND state = 'running'\n            AND (SELECT count(*) FROM counted_ends) = $14\n", 1
 )
 # The same for jobs with a limit key. Their places are given back: $11 has limit keys, $12 how many.
-COMPLETE_LIMITED = COMPLETE_ALL.replace("FROM ONLY mainspring_jobs", "FROM mainspring_limited_jobs").replace(
+COMPLETE_LIMITED = COMPLETE_ALL.replace("FROM ONLY mainspring_jobs", "FROM mainspring_limited").replace(
     "    SELECT 1 / (", f"    , {give_back_parts('$11', '$12')}\n    SELECT 1 / (", 1
 )
 # The same if some of the runs have notes.

@@ -127,7 +127,7 @@ def _insert(table: str, names: Sequence[str]) -> str:
 
 
 _INSERT_UNFINISHED, _INSERT_FINISHED = _insert("mainspring_jobs", _NAMES), _insert("mainspring_finished", _NAMES)
-_INSERT_LIMITED = _insert("mainspring_limited_jobs", (*_NAMES, "limit_key"))
+_INSERT_LIMITED = _insert("mainspring_limited", (*_NAMES, "limit_key"))
 # If an enqueue is repeated just when its job ends, the job may come back and run again; its last end wins.
 OVERWRITE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"]

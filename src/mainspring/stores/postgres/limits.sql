@@ -61,7 +61,7 @@ SELECT name, total FROM mainspring_limits WHERE total IS NOT NULL FOR NO KEY UPD
 -- statement count_totals
 -- The running jobs of limits with a total; read after the lock. Running jobs are found by their leases.
 SELECT name, (
-    SELECT count(*) FROM mainspring_limited_jobs
+    SELECT count(*) FROM mainspring_limited
     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
         AND starts_with(limit_key, name || E'\n'))
 FROM mainspring_limits WHERE total IS NOT NULL
@@ -109,7 +109,7 @@ SELECT DISTINCT line.limit_key FROM kinds CROSS JOIN LATERAL (
 WHERE {served} AND $1::text IS NOT NULL
 
 -- statement crashes_and_key
-SELECT crashes, limit_key FROM mainspring_limited_jobs WHERE id = $1
+SELECT crashes, limit_key FROM mainspring_limited WHERE id = $1
 
 -- statement add_groups
 -- Groups of suspects, which are in no line.
@@ -129,7 +129,7 @@ SELECT line.limit_key, line.queue, line.task, line.rank, line.run_at, line.head,
         SELECT {served} AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
         FROM (SELECT line.queue, line.task) AS one) AS is_served
 FROM mainspring_limit_lines AS line LEFT JOIN LATERAL (
-    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited_jobs AS job
+    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited AS job
     WHERE {of_line} ORDER BY run_at, id LIMIT $2) AS job ON true
 WHERE line.limit_key = ANY($1::text[])
 ORDER BY line.limit_key, line.queue, line.task, line.rank, job.run_at, job.id
@@ -140,17 +140,17 @@ SELECT line.n, job.run_at, job.id, job.size
 FROM unnest($1::text[], $2::text[], $3::text[], $4::{bigints}, $5::{bigints}, $6::text[])
     WITH ORDINALITY AS line (limit_key, queue, task, rank, run_at, id, n)
 CROSS JOIN LATERAL (
-    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited_jobs AS job
+    SELECT run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_limited AS job
     WHERE {of_line} AND (run_at, id) > (line.run_at, line.id) ORDER BY run_at, id LIMIT $7) AS job
 ORDER BY line.n, job.run_at, job.id
 
 -- statement start
 -- Starts those of the jobs $3 that are still pending, and that no other transaction has locked.
 WITH taken AS (
-    UPDATE mainspring_limited_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
+    UPDATE mainspring_limited SET state = 'running', lease = $5, worker = $1, started_at = $2,
         attempt = attempt + 1, runs = runs + 1
     WHERE id = ANY(ARRAY(
-        SELECT id FROM mainspring_limited_jobs
+        SELECT id FROM mainspring_limited
         WHERE id = ANY($3::text[]) AND state = 'pending' AND crashes < $4 AND run_at <= $2
             AND (expires_at IS NULL OR expires_at > $2)
         FOR NO KEY UPDATE SKIP LOCKED))
@@ -182,7 +182,7 @@ ON CONFLICT (limit_key, queue, task, rank) DO UPDATE SET run_at = excluded.run_a
 -- statement drop_groups
 -- Those of the groups $1 without a suspect, which is in no line.
 DELETE FROM mainspring_limit_groups AS known WHERE limit_key = ANY($1::text[]) AND NOT EXISTS (
-    SELECT FROM mainspring_limited_jobs AS job
+    SELECT FROM mainspring_limited AS job
     WHERE crashes >= 2 AND NOT parked AND state = 'pending' AND job.limit_key = known.limit_key)
 RETURNING limit_key
 
@@ -225,7 +225,7 @@ SELECT limit_key, running, tat, served_at, waiting, (
         WHERE limit_key >= $1 || E'\n' AND limit_key < $1 || E'\x0b') AS total
 FROM mainspring_limit_groups AS one CROSS JOIN LATERAL (
     SELECT count(*) AS waiting FROM (
-        SELECT FROM mainspring_limited_jobs
+        SELECT FROM mainspring_limited
         WHERE limit_key = one.limit_key AND state = 'pending' LIMIT $4) AS job) AS counted
 WHERE limit_key >= $1 || E'\n' AND limit_key < $1 || E'\x0b' AND ($2::text IS NULL OR limit_key = $2)
     AND (running > 0 OR waiting > 0)
@@ -234,13 +234,13 @@ ORDER BY running DESC, waiting DESC, limit_key LIMIT $3
 -- statement first_waiting
 -- When the first pending job of each of these groups ($1) is due.
 SELECT one.limit_key, (
-    SELECT min(run_at) FROM mainspring_limited_jobs AS job WHERE job.limit_key = one.limit_key AND state = 'pending')
+    SELECT min(run_at) FROM mainspring_limited AS job WHERE job.limit_key = one.limit_key AND state = 'pending')
 FROM unnest($1::text[]) AS one (limit_key)
 
 -- statement holders
 -- The first $2 running jobs of each of these groups ($1).
 SELECT one.limit_key, job.id FROM unnest($1::text[]) AS one (limit_key) CROSS JOIN LATERAL (
-    SELECT id FROM mainspring_limited_jobs
+    SELECT id FROM mainspring_limited
     WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))
         AND limit_key = one.limit_key
     ORDER BY id LIMIT $2) AS job
@@ -248,11 +248,11 @@ ORDER BY one.limit_key, job.id
 
 -- statement count_running
 -- The running jobs of each of these groups ($1).
-SELECT limit_key, count(*) FROM mainspring_limited_jobs
+SELECT limit_key, count(*) FROM mainspring_limited
 WHERE state = 'running' AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases)) AND limit_key = ANY($1::text[])
 GROUP BY 1
 
 -- statement lines_of_groups
 -- The lines that the jobs of these groups ($1) make.
-SELECT DISTINCT limit_key, queue, task, rank FROM mainspring_limited_jobs
+SELECT DISTINCT limit_key, queue, task, rank FROM mainspring_limited
 WHERE limit_key = ANY($1::text[]) AND crashes < 2 AND NOT parked AND state = 'pending'

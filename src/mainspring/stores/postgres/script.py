@@ -119,9 +119,9 @@ DO $$ DECLARE jobs bigint; BEGIN
         MESSAGE = jobs || ' jobs have checkpoints, which schema {target} cannot keep: delete them first';
     END IF;
 END $$;"""
-_REFUSE_LIMITED_JOBS = """LOCK TABLE mainspring_limited_jobs IN SHARE ROW EXCLUSIVE MODE;
+_REFUSE_LIMITED_JOBS = """LOCK TABLE mainspring_limited IN SHARE ROW EXCLUSIVE MODE;
 DO $$ DECLARE jobs bigint; BEGIN
-    SELECT count(*) INTO jobs FROM mainspring_limited_jobs;
+    SELECT count(*) INTO jobs FROM mainspring_limited;
     IF jobs > 0 THEN RAISE object_in_use USING
         MESSAGE = jobs || ' unfinished jobs have a limit, which schema {target} cannot keep: end or cancel them';
     END IF;
@@ -129,7 +129,7 @@ END $$;"""
 # While flows or limited jobs are stored, the releases that were shut out stay so.
 _OLDEST_WITH_FLOWS = """greatest({oldest}, CASE WHEN EXISTS (SELECT 1 FROM mainspring_flows){limited}
     THEN (SELECT oldest FROM before) ELSE 0 END)"""
-_OR_LIMITED_JOBS = " OR EXISTS (SELECT 1 FROM mainspring_limited_jobs)"
+_OR_LIMITED_JOBS = " OR EXISTS (SELECT 1 FROM mainspring_limited)"
 
 _RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;

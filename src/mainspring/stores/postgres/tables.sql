@@ -439,32 +439,32 @@ DROP TABLE mainspring_checkpoints;
 -- Unfinished jobs with a limit key. They are apart from the others, so that the index of ready jobs has none of them: a
 -- claim takes no more of them than their limits allow. Statements on mainspring_jobs read them too, except with ONLY.
 -- A table that inherits is created without a look at the rows of the other one, and without a lock that writers mind.
-CREATE TABLE mainspring_limited_jobs (
+CREATE TABLE mainspring_limited (
     limit_key text COLLATE "C" NOT NULL
 ) INHERITS (mainspring_jobs) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE mainspring_limited_jobs ADD PRIMARY KEY (id);
+ALTER TABLE mainspring_limited ADD PRIMARY KEY (id);
 -- The jobs of a limit group in the order of a claim.
-CREATE INDEX mainspring_limited_order ON mainspring_limited_jobs (limit_key, queue, task, rank, run_at, id)
+CREATE INDEX mainspring_limited_order ON mainspring_limited (limit_key, queue, task, rank, run_at, id)
     WHERE crashes < 2 AND NOT parked;
 -- The indexes of mainspring_jobs.
-CREATE INDEX mainspring_limited_ready ON mainspring_limited_jobs (queue, task, rank, run_at, id)
+CREATE INDEX mainspring_limited_ready ON mainspring_limited (queue, task, rank, run_at, id)
     WHERE crashes < 2 AND NOT parked;
-CREATE INDEX mainspring_limited_suspects ON mainspring_limited_jobs (rank, run_at, id)
+CREATE INDEX mainspring_limited_suspects ON mainspring_limited (rank, run_at, id)
     WHERE crashes >= 2 AND NOT parked;
-CREATE INDEX mainspring_limited_expiring ON mainspring_limited_jobs (expires_at)
+CREATE INDEX mainspring_limited_expiring ON mainspring_limited (expires_at)
     WHERE expires_at IS NOT NULL AND NOT parked;
-CREATE INDEX mainspring_limited_aside ON mainspring_limited_jobs (id) WHERE parked OR retried;
-CREATE INDEX mainspring_limited_parked ON mainspring_limited_jobs (task, queue) WHERE parked;
-CREATE INDEX mainspring_limited_odd ON mainspring_limited_jobs (created_at)
+CREATE INDEX mainspring_limited_aside ON mainspring_limited (id) WHERE parked OR retried;
+CREATE INDEX mainspring_limited_parked ON mainspring_limited (task, queue) WHERE parked;
+CREATE INDEX mainspring_limited_odd ON mainspring_limited (created_at)
     WHERE left(id, 10) <> left(lpad(to_hex(created_at / 1000), 12, '0'), 8) || '-'
         || substr(lpad(to_hex(created_at / 1000), 12, '0'), 9, 1);
-CREATE UNIQUE INDEX mainspring_limited_unique ON mainspring_limited_jobs (unique_key) WHERE unique_key IS NOT NULL;
-CREATE UNIQUE INDEX mainspring_limited_idempotent ON mainspring_limited_jobs (idempotency_key)
+CREATE UNIQUE INDEX mainspring_limited_unique ON mainspring_limited (unique_key) WHERE unique_key IS NOT NULL;
+CREATE UNIQUE INDEX mainspring_limited_idempotent ON mainspring_limited (idempotency_key)
     WHERE idempotency_key IS NOT NULL;
-CREATE INDEX mainspring_limited_schedule ON mainspring_limited_jobs (schedule) WHERE schedule IS NOT NULL;
-CREATE INDEX mainspring_limited_error ON mainspring_limited_jobs (error) WHERE error IS NOT NULL;
-CREATE INDEX mainspring_limited_tags ON mainspring_limited_jobs USING gin (tags) WHERE tags IS NOT NULL;
+CREATE INDEX mainspring_limited_schedule ON mainspring_limited (schedule) WHERE schedule IS NOT NULL;
+CREATE INDEX mainspring_limited_error ON mainspring_limited (error) WHERE error IS NOT NULL;
+CREATE INDEX mainspring_limited_tags ON mainspring_limited USING gin (tags) WHERE tags IS NOT NULL;
 
 CREATE TABLE mainspring_limits (
     name      text COLLATE "C" PRIMARY KEY,
@@ -508,4 +508,4 @@ CREATE INDEX mainspring_limit_lines_turn ON mainspring_limit_lines (name, queue,
 DROP TABLE mainspring_limit_lines;
 DROP TABLE mainspring_limit_groups;
 DROP TABLE mainspring_limits;
-DROP TABLE mainspring_limited_jobs;
+DROP TABLE mainspring_limited;
