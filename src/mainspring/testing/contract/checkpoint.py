@@ -107,7 +107,7 @@ class CheckpointContract(Contract):
         assert [one.name for one in await checkpoints(store, job.id)] == []
 
     @proves("R1")
-    async def test_a_checkpoint_under_another_lease_is_refuses_checkpoint(self) -> None:
+    async def test_a_checkpoint_under_another_lease_is_refused(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             await self._refuses_checkpoint(store, replace(first, lease="another"))
@@ -115,7 +115,7 @@ class CheckpointContract(Contract):
 
     @proves("R1")
     @pytest.mark.parametrize("ended", [Done(), Retry(5), Snooze(5), Released(), Discard()], ids=ending_name)
-    async def test_a_checkpoint_of_a_run_that_has_ended_is_refuses_checkpoint(self, ended: RunEnd) -> None:
+    async def test_a_checkpoint_of_a_run_that_has_ended_is_refused(self, ended: RunEnd) -> None:
         async with self.opened() as store:
             job = await start(store)
             await finish_run(store, job, ended, now=NOW)
