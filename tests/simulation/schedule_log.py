@@ -38,6 +38,8 @@ class TimetablePeriod(Struct):
     """Additional ticks: the first run at the start, and ticks that an operator moved."""
     over: bool = False
     """Whether it has had its last run, and so has no further ticks."""
+    omits_since: datetime | None = None
+    """Its omitted ticks are later than this, if an operator has moved its first tick: those before that tick, too."""
     complete: bool = False
     """Whether its omitted ticks are recorded up to its end: it had a next tick when it ended."""
 
@@ -142,6 +144,7 @@ class ScheduleLog:
         before.complete = life.row.next_run_at is not None
         before.until = max([life.row.created_at if before.over else at or period.since, *handled])
         period.since = max(period.since, before.until)
+        period.omits_since = None if at is None else max(at, before.until)
         life.periods.append(period)
 
     def _check_overdue(self, life: ScheduleLife) -> None:

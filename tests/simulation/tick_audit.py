@@ -130,16 +130,15 @@ class _TickAudit:
     def _check_omissions(self, period: TimetablePeriod, until: datetime) -> None:
         """Fails if the ticks that the timetable omits are not recorded once each, up to the last recorded tick."""
         last = max([tick.last_at or tick.at for tick in self._series if tick.at <= until], default=period.since)
-        found = (
-            reference_ticks.omitted(period.spec, period.anchor, period.since, until) if _narrowed(period.spec) else []
-        )
+        since = period.omits_since or period.since
+        found = reference_ticks.omitted(period.spec, period.anchor, since, until) if _narrowed(period.spec) else []
         for why in _OMITTED:
             ticks = [tick for tick, reason in found if reason == why]
-            records = [tick for tick in self._omitted if tick.reason == why and period.since < tick.at <= until]
+            records = [tick for tick in self._omitted if tick.reason == why and since < tick.at <= until]
             count = sum(record.count for record in records)
             least = len(ticks) if period.complete else bisect_right(ticks, last)
             if not min(least, MAX_COUNTED_TICKS) <= count <= len(ticks):
-                self._fail(f"records {count} ticks omitted by its {why} in {period.since} to {last}; they are {least}")
+                self._fail(f"records {count} ticks omitted by its {why} in {since} to {last}; they are {least}")
 
 
 def _narrowed(spec: Spec) -> bool:

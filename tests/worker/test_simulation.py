@@ -335,6 +335,19 @@ def test_operators_create_and_change_schedules() -> None:
     assert [what.split()[0] for what in of("u1", verdict)] == ["is", "fired", "skipped", *3 * ["fired"], "is"]
 
 
+def test_omitted_ticks_on_both_sides_of_a_moved_tick_are_recorded_once() -> None:
+    window = Window("20:00", "21:00", tz="UTC")  # far from the time of the run
+    releases = [(PlannedSchedule(name="s1", when=when, options={"window": window}),) for when in ("3", "5")]
+    moves = (
+        worker("w1"), Arrange(at=5.0, action="pause", schedule="s1"),
+        Arrange(at=6.5, action="reschedule", schedule="s1", given={"seconds": 4.0}),
+        Stop(at=12.0, host="w1"), msgspec.structs.replace(worker("w2", at=14.0), release=1),
+    )  # fmt: skip
+    verdict = play(msgspec.structs.replace(plan(*moves), schedule_plan=SchedulePlan(releases=tuple(releases))))
+    assert verdict.fine, verdict.report()
+    assert [what.split(", ")[1:] for what in of("s1", verdict)[1:]] == [["2", "window"], ["2", "window"], []]
+
+
 def test_backfilled_tick_is_not_fired_again() -> None:
     often = PlannedSchedule(name="s1", when="3", options={"catch_up": "all", "overlap": "allow", "grace": 0.5})
     moves = [
