@@ -112,7 +112,7 @@ def _settle_flow(tables: Tables, id: JobId, change: FlowChange) -> Iterator[list
         yield from _skip(tables, graph, id, step, reason, change.at)
     if change.ended or (change.cancelled and graph.plan.grows):
         yield from _apply(tables, stop_waiting(flow, change.at), change.at)
-    if change.suspended and flow.state == "over" and not change.awaits:
+    if change.suspended and flow.state == "over" and not (change.awaits and graph.plan.grows):
         yield from _wake(tables, id, change.at)
 
 

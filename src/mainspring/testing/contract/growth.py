@@ -92,6 +92,14 @@ class GrowthContract(JobSignalContract):
                 assert len((await flows_of(store).flows([id]))[0].plan.steps) == 1
                 await run(store, id, Done())
 
+    @proves("FL22", "FL1")
+    async def test_a_flow_whose_plan_does_not_grow_waits_for_no_signal(self) -> None:
+        async with self.opened() as store:
+            id = await begin(store, Plan((a_step("a"),)))
+            await run_step(store, id, 0, Done())
+            job = await waits_again(store, id, Suspend(awaits=(AwaitedSignal("go", later(60)),)))
+            assert (job.state, await deadlines(store)) == (State.PENDING, [])
+
     @proves("FL22")
     async def test_items_of_added_maps_are_counted(self) -> None:
         async with self.opened() as store:
