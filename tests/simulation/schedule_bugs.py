@@ -47,15 +47,13 @@ def _job_without_advance() -> AbstractContextManager[None]:
     return patch(memory_schedules, "fire_one", torn)
 
 
-@contextmanager
-def _ticks_without_key() -> Iterator[None]:
+def _ticks_without_key() -> AbstractContextManager[None]:
     job_for_tick = scheduler.job_for_tick
 
     def keyless(*given: Any) -> NewJob:
         return replace(job_for_tick(*given), idempotency_key=None)
 
-    with patch(scheduler, "job_for_tick", keyless), patch(schedules, "job_for_tick", keyless):
-        yield
+    return patch(scheduler, "job_for_tick", keyless)
 
 
 def _ignored_end(state: State | None) -> Plant:
