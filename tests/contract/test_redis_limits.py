@@ -7,7 +7,7 @@ import pytest
 from books import audit
 from mainspring.errors import StoreUnavailable
 from mainspring.records.job import State
-from mainspring.records.limit import Limit, limit_key_of
+from mainspring.records.limit import StoredLimit, limit_key_of
 from mainspring.records.outcome import Done, decide
 from mainspring.records.worker import WorkerRow
 from mainspring.stores import open_store
@@ -156,7 +156,7 @@ async def test_a_job_with_a_limit_waits_for_workers_of_older_releases_and_shuts_
         shard = store._open().first
         row = worker_text(WorkerRow(a_worker("old"), later(60)), NOTHING_KNOWN)
         await shard.call("HSET", f"{shard.base}:worker", "old", row)
-        await limits_of(store).set_limits([Limit(name=NAME, running=1)], now=NOW)
+        await limits_of(store).set_limits([StoredLimit(name=NAME, running=1)], now=NOW)
         with pytest.raises(StoreUnavailable, match="do not know limits: old"):
             await put_limited(store, "a")
         await put(store, new_job())

@@ -49,12 +49,17 @@ local function served(group)
   return tasks[task] and not paused[queue] and (not queues or queues[queue]), shut[task]
 end
 
+-- Whether the jobs of a group have a limit: what they need is in limit_functions(), which no other claim makes.
+local function is_limited(group)
+  return string.find(group, '%z.*%z') ~= nil
+end
+
 -- Jobs that have become due move from `later` to `ready`.
 local moved = {}
 for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now)) do
-  local limited = limit_of(group)
+  local limited = is_limited(group)
   if limited then
-    move_due(group, now)
+    limit_functions().move_due(group, now)
     rare = true
   end
   local due = limited and {} or redis.call('ZRANGEBYSCORE', base .. 'later:' .. group, '-inf', now, 'LIMIT', 0, 1000)
@@ -69,7 +74,12 @@ for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now))
     redis.call('SADD', base .. 'stocked', group)
     moved[#moved + 1] = group
   end
-  update_later(group)
+  local first = redis.call('ZRANGE', base .. 'later:' .. group, 0, 0, 'WITHSCORES')
+  if first[2] then
+    redis.call('ZADD', base .. 'next', first[2], group)
+  else
+    redis.call('ZREM', base .. 'next', group)
+  end
 end
 local indexed, stocked = has_heads(), redis.call('SCARD', base .. 'stocked')
 if indexed and stocked <= FEW_GROUPS then
@@ -270,13 +280,14 @@ end
 -- Groups of jobs with a limit that this worker serves, and what the claim has met of them.
 local limited_groups, met = {}, {}
 if rare then
-  forget_idle(now)
+  local of_limits = limit_functions()
+  of_limits.forget_idle(now)
   for _, group in ipairs(redis.call('SMEMBERS', base .. 'limited')) do
     local takes, closed = served(group)
-    if takes then end_rates(group, now) end
+    if takes then of_limits.end_rates(group, now) end
     if takes and not closed then limited_groups[#limited_groups + 1] = group end
   end
-  found, met = with_limited(found, limited_groups, most, now, before, function(group, member, entry)
+  found, met = of_limits.with_limited(found, limited_groups, most, now, before, function(group, member, entry)
     redis.call('ZREM', base .. 'ready:' .. group, member)
     redis.call('HSET', base .. 'malformed', entry, group)
     redis.call('HINCRBY', base .. 'health', 'stale', 1)
@@ -292,7 +303,7 @@ end
 if has_locks() then
   for n = 1, total do
     local limited = found[n].state
-    local transaction = lock_of(base .. 'job', ids[n]) or (limited and lock_of_limit(limited))
+    local transaction = lock_of(base .. 'job', ids[n]) or (limited and limit_functions().lock_of_limit(limited))
     if transaction then return { 'held', transaction } end
   end
 end
@@ -307,8 +318,8 @@ local function next_at()
   local waiting = redis.call('ZRANGE', base .. 'next', 0, -1, 'WITHSCORES')
   for n = 1, #waiting, 2 do
     local takes, closed = served(waiting[n])
-    if limit_of(waiting[n]) then
-      local at = takes and next_later(waiting[n])
+    if is_limited(waiting[n]) then
+      local at = takes and limit_functions().next_later(waiting[n])
       if at then may(math.max(at, closed or 0)) end
     else
       if takes then may(math.max(tonumber(waiting[n + 1]), closed or 0)) end
@@ -316,11 +327,12 @@ local function next_at()
     end
   end
   for n = 1, #limited_groups do
-    local at = next_rate(limited_groups[n])
+    local at = limit_functions().next_rate(limited_groups[n])
     if at then may(at) end
   end
   for n = 1, lease == '' and #met or 0 do
-    if has_room(met[n].state) then may(math.max(now, opens_at(met[n].state))) end
+    local of_limits, state = limit_functions(), met[n].state
+    if of_limits.has_room(state) then may(math.max(now, of_limits.opens_at(state))) end
   end
   if next(shut) then
     for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
@@ -351,7 +363,7 @@ end
 if lease == '' then
   local entries, sizes = {}, {}
   for n = 1, total do
-    entries[n] = found[n].state and placed(found[n][3], found[n][2]) or found[n][3]
+    entries[n] = found[n].state and limit_functions().placed(found[n][3], found[n][2]) or found[n][3]
     sizes[n] = records[n] and #records[n] or 0
   end
   return { (total == limit or cut) and ARGV[1] or next_at(), entries, sizes }
@@ -375,7 +387,7 @@ end
 local changed = {}
 for group, entries in pairs(taken) do
   each(entries, 1000, function(...) redis.call('ZREM', base .. 'ready:' .. group, ...) end)
-  if limit_of(group) then
+  if is_limited(group) then
     -- its turns are made again below
   elseif indexed then
     changed[#changed + 1] = group
@@ -418,8 +430,8 @@ for n = 1, total do
   end
 end
 if rare then
-  write_limited(given, given_ids, met, now, #kept == #found)
-  forget_groups(limited_groups)
+  limit_functions().write_limited(given, given_ids, met, now, #kept == #found)
+  limit_functions().forget_groups(limited_groups)
 end
 each(claims, 2000, function(...) redis.call('HSET', base .. 'run', ...) end)
 each(kept, 1000, function(...) redis.call('SADD', base .. 'held:' .. worker, ...) end)

@@ -1,4 +1,5 @@
--- Jobs with a limit in a claim; it is put before claim.lua. turns.lua tells where they are.
+-- Jobs with a limit in a claim, which makes these functions when it meets such jobs (server.py). turns.lua tells where
+-- they are.
 -- A key gives its first job if it has a place and its rate allows it. Each job counts as waiting since its key was served
 -- last, so that keys take turns.
 -- The hash `limit` has limits as JSON by name, and `starts` counts the jobs that were started of those with a total. One whose name begins with AT_ONCE has its number there.
@@ -98,7 +99,6 @@ local function move_due(group, now)
     redis.call('ZADD', base .. 'ready:' .. group, unpack(ready))
   end
   for key in pairs(keys) do update_turn(group, key) end
-  update_later(group)
 end
 
 -- Ends the waits for rates that are over, in one group.

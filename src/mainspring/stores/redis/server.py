@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ssl import SSLCertVerificationError
 
 from hiredis import ReplyError
@@ -23,20 +23,46 @@ AUTH_ERRORS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR AUTH", "ERR Clien
 ACL_ERRORS = ("NOPERM", "ACL failure in script", "The user executing the script can't")
 # By OpenSSL's verify code: the certificate is of another host, of another address, or has expired.
 REMEDIES = {62: "use a host that it names", 64: "use an address that it names", 10: "the server needs a new one"}
+# What claim.lua calls of claim_limited.lua and turns.lua.
+CLAIM_LIMITED = [
+    "move_due",
+    "forget_idle",
+    "end_rates",
+    "with_limited",
+    "lock_of_limit",
+    "next_later",
+    "next_rate",
+    "has_room",
+    "opens_at",
+    "placed",
+    "write_limited",
+    "forget_groups",
+]
 
 
 def _read_lua(name: str) -> str:
     return read_package_file(f"redis/{name}.lua")
 
 
+def _on_demand(name: str, lua: str, functions: Iterable[str]) -> str:
+    """A function that returns these functions of the text, which it makes at its first call.
+
+    Else each run of a script makes all of its functions.
+    """
+    table = ", ".join(f"{one} = {one}" for one in functions)
+    made = f"if made then return made end\n{lua}\nmade = {{ {table} }}\nreturn made\n"
+    return f"local made\nlocal function {name}()\n{made}end\n"
+
+
 SCRIPTS = {name: _read_lua(name) for name in ("due", "page", "names", "tidy", "publish", "news", "read", "among")}
 SCRIPTS |= {"enqueue_one": _read_lua("heads") + _read_lua("enqueue_one")}
 SCRIPTS |= {name: _read_lua("locks") + _read_lua(name) for name in ("collect", "keep")}
 _COMMON = _read_lua("locks") + _read_lua("heads") + _read_lua("turns")
+_ON_DEMAND = _on_demand("limit_functions", _read_lua("turns") + _read_lua("claim_limited"), CLAIM_LIMITED)
 SCRIPTS |= {
     "rearm": _read_lua("turns") + _read_lua("rearm"),
     "enqueue": _COMMON + _read_lua("enqueue"),
-    "claim": _COMMON + _read_lua("claim_limited") + _read_lua("claim"),
+    "claim": _read_lua("locks") + _read_lua("heads") + _ON_DEMAND + _read_lua("claim"),
     "forget": _COMMON + _read_lua("claim_limited") + _read_lua("forget"),
 }
 SCRIPTS |= {
