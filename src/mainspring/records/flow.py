@@ -66,6 +66,8 @@ JOBS_STEP = 0
 # The internal job that closes a batch: whose maker has gone, or which was made in a transaction.
 CLOSE_BATCH = "mainspring.close_batch"
 FLOW_TASKS = frozenset({FAN_OUT, CANCEL_STEPS, PLANNED_FLOW, FLOW_DEADLINE, BATCH, CLOSE_BATCH})
+# The internal tasks whose jobs are deadlines. Without it, a flow, a signal or a batch could wait for ever.
+DEADLINE_TASKS = frozenset({FLOW_DEADLINE, CLOSE_BATCH})
 # The tasks of flows whose jobs come with their plans.
 PLANNED_TASKS = frozenset({PLANNED_FLOW, BATCH})
 # In the metadata of a flow's job: the id of the flow that it replays.

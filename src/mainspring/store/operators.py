@@ -44,6 +44,8 @@ class OperatorStore(Protocol):
             each job gets its own values, and a job that is not in it none.
 
         A11. Retry, and a new payload by any verb, remove `since` from the job's failure.
+        A12. Cancel, pause and delete are refused, with an error, for a job of flow.DEADLINE_TASKS that is not final. It
+            goes with the job that has it as its deadline.
         """
         ...
 

@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from ...ids import JobId
+from ...records.flow import DEADLINE_TASKS
 from ...records.job import Action, Job, State
 from ...records.query import Refusal, Updates
 from .actions import apply_action, expire_if_due, moves_queue, refusal_of, without_collect_key
 from .job_ends import delete_job, write_job
 from .tables import Tables
+
+_KEPT_FROM = frozenset({Action.CANCEL, Action.PAUSE, Action.DELETE})
+_IS_DEADLINE = "a flow, a signal or a batch has it as its deadline: cancel or delete the job that waits instead"
 
 ChangedJobs = tuple[list[JobId], dict[JobId, Refusal]]
 """The ids of the jobs that were changed, and of those that were not with the reasons."""
@@ -72,6 +76,8 @@ def retry_refusal(tables: Tables, job: Job) -> Refusal | None:
 def _refusal(tables: Tables, action: Action, job: Job, update: Updates | None) -> Refusal | None:
     if (refusal := refusal_of(action, job)) is not None:
         return refusal
+    if action in _KEPT_FROM and job.task in DEADLINE_TASKS and not job.state.final:
+        return Refusal(job.state, error=_IS_DEADLINE)
     if action is Action.RETRY:
         return retry_refusal(tables, job)
     if action is Action.UPDATE and job.state is State.WAITING and moves_queue(update, job):

@@ -84,6 +84,16 @@ async def closing_jobs(store: Store) -> list[Job]:
 
 
 class BatchContract(Contract):
+    @proves("A12", "BA4")
+    async def test_a_cancel_of_all_jobs_leaves_the_deadline_of_a_batch(self) -> None:
+        async with self.opened() as store:
+            batch = await a_batch(store)
+            (closing,) = before = await closing_jobs(store)
+            assert (await act(store, Action.CANCEL, closing.id)).done == []
+            assert await closing_jobs(store) == before
+            await act(store, Action.DELETE, batch)
+            assert await closing_jobs(store) == []
+
     # adding jobs
 
     @proves("BA1")

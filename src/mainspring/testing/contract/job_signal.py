@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from ...ids import JobId
 from ...records.flow import FLOW_DEADLINE, AwaitedSignal, GiveSignal, SkipStep, TimeOut
 from ...records.job import Action, Job, State
 from ...records.outcome import Done, Suspend
 from ...records.plan import NO_STEPS, Plan
-from ...records.query import Refusal
+from ...records.query import Filter, Refusal
 from ...store import Store
 from .build import (
     NOW,
@@ -161,6 +163,21 @@ class JobSignalContract(Contract):
             job = await read_job(store, id)
             assert (job.state, job.cancel_reason, await deadlines(store)) == (State.CANCELLED, "no", [])
             assert await answer(store, id) == "late"
+
+    @proves("A12")
+    @pytest.mark.parametrize("action", [Action.CANCEL, Action.PAUSE, Action.DELETE])
+    async def test_a_change_of_all_jobs_leaves_the_deadline_of_a_signal(self, action: Action) -> None:
+        async with self.opened() as store:
+            id = await wait(store, AwaitedSignal("approval", later(60)))
+            (before,) = await deadlines(store)
+            changed = await store.change(action, Filter(tasks=(FLOW_DEADLINE,)), now=NOW, limit=10)
+            assert changed.done == []
+            assert "as its deadline" in (changed.refused[before.id].error or "")
+            assert await deadlines(store) == [before]
+            await time_out(store, id)
+            assert (await read_job(store, id)).state is State.PENDING
+            (after,) = await store.jobs(Filter(tasks=(FLOW_DEADLINE,)), now=NOW, limit=2)
+            assert (await act(store, Action.DELETE, after.id)).done == [after.id]
 
     @proves("FL21")
     async def test_a_job_without_a_plan_that_is_a_step_ends_its_step_when_it_is_cancelled(self) -> None:
