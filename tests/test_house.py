@@ -270,6 +270,8 @@ MAY_SLEEP = {
     "chaos/customer.py:insist": "tries again, in a process of its own, a server that is not there",
     "chaos/customer.py:shop": "asks now and then, in a process of its own",
     "chaos/batching.py:make.send": "a job that takes long, in a process that will be killed",
+    "chaos/limiting.py:make.share": "a job that takes long, in a process that will be killed",
+    "chaos/limiting.py:make.metered": "a job that takes long, in a process that will be killed",
     "chaos/producing.py:make.gather": "a job that takes long, in a process that will be killed",
     "chaos/speaking.py:make.speak": "writes slowly, in a process that will be killed",
     "chaos/victim.py:make.nap": "a job that takes long, in a process that will be killed",
