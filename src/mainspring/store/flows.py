@@ -28,7 +28,8 @@ class FlowStore(Protocol):
         highest priority, cancels the others.
     FL5. When a flow is over, its own job, which is waiting, is due at once.
     FL6. An outcome that concludes a flow (`concludes`) is accepted with that row only: if the row has changed, the job
-        waits again. With outcome.NO_REVISION it is accepted unless the cancel that ended the run was withdrawn.
+        waits again. With outcome.NO_REVISION it is accepted unless the cancel that ended the run was withdrawn. If the
+        run has crashed as often as it may, the job waits again if a step was put back to work, with no crashes.
 
     FL7. A job that is enqueued with a StepRef is an item of that step, and is counted in the same transaction if it is
         new. It is stored as cancelled if the flow makes no more items of that step.

@@ -25,6 +25,7 @@ from ...records.worker import CarryOn, Finished
 from ..rows import json_of, progress_or_none, report_rows
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion, has_only_checkpoints
+from ..rules.outcome import is_last_crash
 from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
 from .completions import complete, complete_all, complete_items, complete_limited
@@ -128,7 +129,8 @@ def _makes_work(outcome: Outcome) -> bool:
 
 def _is_of_flow(outcome: Outcome) -> bool:
     """Whether the outcome may begin a flow, move or conclude one."""
-    return outcome.step is not None or outcome.state is State.WAITING or outcome.concludes is not None
+    waits = outcome.state is State.WAITING or is_last_crash(outcome)
+    return waits or outcome.step is not None or outcome.concludes is not None
 
 
 def _are_simple(outcomes: Sequence[Outcome]) -> bool:

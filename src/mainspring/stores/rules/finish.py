@@ -19,7 +19,7 @@ from ...records.run import Ending, Failure, RunReport
 from .circuit import next_circuit
 from .enqueue import enqueue
 from .job_ends import JobEnd, apply_transition, write_job
-from .outcome import apply_outcome, is_newer_progress, new_execution
+from .outcome import apply_outcome, is_last_crash, is_newer_progress, new_execution
 from .tables import Tables
 
 
@@ -34,6 +34,10 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
     if outcome.concludes is not None and _is_outdated(tables, job, outcome):
         suspended = {"state": State.WAITING, "ending": Ending.SUSPENDED, "failure": None, "result": None}
         outcome = replace(outcome, **suspended, then=(), task="")
+    elif is_last_crash(outcome) and _goes_on(tables, job.id) and not tables.graph(job.id).plan.grows:
+        # Nothing is left to conclude: a step was put back to work.
+        waits = {"state": State.WAITING, "ending": Ending.SUSPENDED, "crash": False, "reset_attempts": True}
+        outcome = replace(outcome, **waits, then=(), task="")
     elif (outcome.plan is not None or outcome.awaits) and tables.older_workers:
         outcome = _postponed(outcome, tables.older_workers)
     tables.add_execution(new_execution(job, outcome))

@@ -61,6 +61,11 @@ def is_plain_suspension(outcome: Outcome) -> bool:
     return plain and outcome.ending is Ending.SUSPENDED and outcome.state is State.WAITING and outcome.refund
 
 
+def is_last_crash(outcome: Outcome) -> bool:
+    """Whether the job has crashed as often as it may. If it concludes a flow, that may go on meanwhile."""
+    return outcome.ending is Ending.CRASHED and outcome.state is State.DEAD
+
+
 def new_execution(job: Job, outcome: Outcome) -> Execution:
     """The history row of the run that this accepted outcome ends."""
     notes = outcome.account or RunNotes()

@@ -16,6 +16,7 @@ from ...records.outcome import Outcome
 from ...records.run import RunReport
 from ...schedule.record import Firing
 from .keys import keys_of
+from .outcome import is_last_crash
 
 Item = TypeVar("Item")
 
@@ -116,7 +117,7 @@ def of_outcome(outcome: Outcome, known: KnownValues, repeated: bool) -> Iterator
     """`repeated`: the batch has another outcome for that job, so one of them may be a duplicate."""
     yield from of_job(outcome.id, known)
     yield from _of_own_schedule(outcome)
-    if outcome.concludes is not None or outcome.state is State.WAITING:
+    if outcome.concludes is not None or outcome.state is State.WAITING or is_last_crash(outcome):
         yield Name("flow", outcome.id)
     if outcome.step is not None:
         yield Name("flow", outcome.step.flow)

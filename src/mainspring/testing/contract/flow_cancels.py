@@ -6,10 +6,10 @@ import pytest
 
 from ...ids import JobId
 from ...records.job import Action, Job, State
-from ...records.outcome import NO_REVISION, Discard, Done, RunEnd, Stopped, Suspend
+from ...records.outcome import NO_REVISION, Crashed, Discard, Done, RunEnd, Stopped, Suspend
 from ...records.plan import Plan
 from ...store import Store
-from .build import NOW, Contract, act, claim_job, finish_run, read_job
+from .build import NOW, Contract, act, beat, claim_job, finish_run, later, read_job
 from .flow import a_step, begin, chain, row_of, run, run_step, step_job, steps_of
 from .sentences import proves
 
@@ -46,6 +46,26 @@ class FlowCancelsContract(Contract):
             await act(store, Action.CANCEL, id, reason="customer")
             assert await finish_run(store, concluding, Stopped("customer"), now=NOW, concludes=NO_REVISION) == {id}
             assert (await read_job(store, id)).state is State.CANCELLED
+
+    @proves("FL6")
+    async def test_a_conclusion_that_crashes_while_a_step_is_retried_waits_again(self) -> None:
+        async with self.opened() as store:
+            id, concluding, _ = await _concluding(store)
+            await act(store, Action.RETRY, (await step_job(store, id, 0)).id)
+            await beat(store, until=NOW)
+            assert await finish_run(store, concluding, Crashed("ada", 1), now=later(1)) == set()
+            job = await read_job(store, id)
+            assert (job.state, job.crashes) == (State.WAITING, 0)
+            await beat(store, until=later(60))
+            await _ends_completed(store, id)
+
+    @proves("FL6")
+    async def test_a_conclusion_that_crashes_too_often_ends_a_flow_that_is_over(self) -> None:
+        async with self.opened() as store:
+            id, concluding, _ = await _concluding(store)
+            await beat(store, until=NOW)
+            assert await finish_run(store, concluding, Crashed("ada", 1), now=later(1)) == {id}
+            assert (await read_job(store, id)).state is State.DEAD
 
     @proves("FL8")
     @pytest.mark.parametrize("ended", [Suspend(), Discard("dead step")], ids=["suspended", "concluded"])
