@@ -9,24 +9,45 @@ from sharing import Sharing
 
 from books import audit
 from clusters import RedisCluster
+from mainspring import Limit, Mainspring, every
+from mainspring.control.schedule_bulk import ScheduleFilter
 from mainspring.errors import BadInput, StoreError
-from mainspring.records.job import Action
-from mainspring.records.limit import AT_ONCE
+from mainspring.events import Bus
+from mainspring.records.job import Action, State
+from mainspring.records.limit import AT_ONCE, limit_key_of
+from mainspring.records.outcome import Done
 from mainspring.records.query import Update
+from mainspring.schedule.edit import create
+from mainspring.schedule.record import Spec
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.url import slot
+from mainspring.testing import VirtualClock
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import Contract, act, all_jobs, claim_ids, new_job, put, read_job
+from mainspring.testing.contract.build import (
+    NOW,
+    Contract,
+    act,
+    all_jobs,
+    claim_ids,
+    claim_job,
+    finish_run,
+    fire,
+    new_job,
+    put,
+    read_job,
+)
 from mainspring.testing.contract.checkpoint import CheckpointContract
 from mainspring.testing.contract.flow import FlowContract
 from mainspring.testing.contract.flow_actions import FlowActionsContract
 from mainspring.testing.contract.flow_requests import FlowRequestsContract
-from mainspring.testing.contract.limit import LimitContract, put_limited, set_limit
+from mainspring.testing.contract.limit import NAME, LimitContract, put_limited, set_limit
 from mainspring.testing.contract.limit_rows import LimitRowsContract
 from mainspring.testing.contract.signal import SignalContract
+from mainspring.trigger import Every
+from mainspring.worker.scheduler import Scheduler
 from servers import Redis
 
 
@@ -82,6 +103,54 @@ class TestCluster(
             assert len(await all_jobs(store)) == 1
             await put_limited(store, "a", name=f"{AT_ONCE}2")
             await put_limited(store, "b", name=f"{AT_ONCE}2", queue="other")
+
+    async def test_a_job_that_another_one_enqueues_does_not_pass_a_limit_in_another_shard(self) -> None:
+        async with self.opened() as store:
+            (id,) = await put_limited(store, "a")
+            job = await claim_job(store, id)
+            then = new_job(queue="other", limit_key=limit_key_of(NAME, "b"))
+            with pytest.raises(BadInput, match=r"the limit task:task .* and the queue 'other' is in another one"):
+                await finish_run(store, job, Done(), then=(then,))
+            assert (await read_job(store, job.id)).state is State.RUNNING
+            assert await finish_run(store, job, Done(), then=(new_job(limit_key=limit_key_of(NAME, "b")),))
+
+    async def test_the_holder_of_a_key_gets_no_limit_of_another_shard(self) -> None:
+        async with self.opened() as store:
+            (id,) = await put(store, new_job(queue="other", unique_key="key"))
+            await put_limited(store, "a")
+            again = new_job(unique_key="key", on_conflict="replace", limit_key=limit_key_of(NAME, "b"))
+            with pytest.raises(BadInput, match=r"the limit task:task .* and the queue 'other' is in another one"):
+                await put(store, again)
+            assert (await read_job(store, id)).limit_key is None
+
+    async def test_a_tick_whose_limit_is_in_another_shard_is_skipped_and_says_why(self) -> None:
+        async with self.opened() as store:
+            await put_limited(store, "a")
+            clock = VirtualClock(NOW)
+            spec = Spec(trigger=Every(seconds=60), task="task", queue="other")
+            await fire(store, create("minutely", spec, owner="user", now=NOW))
+            limit_key = limit_key_of(NAME, "b")
+            scheduler = Scheduler(clock, Bus(), {}, {}, payload_limit=1000, limit_key=lambda task, payload: limit_key)
+            clock.advance(minutes=1)
+            assert await scheduler.run_once(store) == 60
+            (tick,) = await store.ticks("minutely", limit=9)
+            assert tick.what == "skipped"
+            assert "the limit task:task is counted in the cluster's home of the queue 'default'" in tick.reason
+            assert len(await all_jobs(store)) == 1
+
+    async def test_a_schedule_whose_limit_is_in_another_shard_is_not_triggered(self) -> None:
+        async with Mainspring(f"{self.url}&homes=4") as app:
+            work = app.task(a_task, limit=Limit(running=1))
+            await work.enqueue()
+            await app.schedules.create("hourly", every(1).hours, work, queue="other")
+            with pytest.raises(BadInput, match=r"the queue 'default', and the queue 'other' is in another one"):
+                await app.schedules.trigger("hourly")
+            found = await app.schedules.many.trigger(ScheduleFilter())
+            assert "the queue 'other' is in another one" in found.refused["hourly"]
+
+
+async def a_task() -> None:
+    pass
 
 
 class TestSharing(Spread, Sharing):

@@ -186,6 +186,8 @@ class ManySchedules:
                 if fired.stands:
                     self._engine.scheduler().emit_fired(firing)
                     jobs |= {job.schedule or "": job.id for job in firing.jobs}
+                elif fired.error:
+                    refused[firing.schedule.name] = clean(fired.error, _MAX_REASON_CHARACTERS)
                 else:
                     lost.append(firing.schedule.name)
             if not lost:

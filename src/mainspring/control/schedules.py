@@ -415,6 +415,8 @@ class Schedules:
                     self._emit_changed(action, name)
                 await self._engine.dispatcher.flush()
                 return firing.schedule
+            if fired.error:
+                raise BadInput(fired.error)
             held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {MAX_TRIES} times in a row; try again")
 

@@ -219,6 +219,8 @@ class Fired(Struct, frozen=True):
     """Whether it was written."""
     held: tuple[str, ...] = ()
     """Keys of its jobs that other jobs hold, which is why it was not written."""
+    error: str = ""
+    """Why the store does not take its jobs; it does not take them at the next try either."""
 
 
 class LeaderTerm(Struct, frozen=True):

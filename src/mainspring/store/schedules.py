@@ -32,7 +32,7 @@ class ScheduleStore(Protocol):
         T4. Cancelling works as in `change`.
         T5. The newest record.MAX_KEPT_TICKS ticks of each schedule are kept.
         T6. A firing that is not written changes nothing. Its answer names every key that was held or repeated; none if
-            a revision was wrong.
+            a revision was wrong. If the store cannot take the jobs at all, its `error` tells why.
 
         T7. Whenever a job with a counted_schedule becomes final, is revived, or is deleted before it was final, by any
             verb, the same transaction applies job_ended.after_job_ended() or after_job_revived() to that schedule.

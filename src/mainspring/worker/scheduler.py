@@ -310,6 +310,10 @@ class Scheduler:
                     taken = {job.scheduled_at for job in firing.jobs if job.idempotency_key in answer.held}
                     broken[schedule.name] |= {tick: "made_already" for tick in taken if tick is not None}
                     left.append(schedule)
+                elif answer.error:
+                    reason = clean(answer.error, MAX_REASON_CHARACTERS)
+                    broken[schedule.name] |= {job.scheduled_at: reason for job in firing.jobs if job.scheduled_at}
+                    left.append(schedule)
         return ahead
 
     async def _plan(

@@ -23,7 +23,7 @@ from .attempts import Attempts
 from .collect import add_items
 from .connection import Arg
 from .enqueue_items import enqueue_items, plain_items
-from .enqueue_limited import admit_limited
+from .enqueue_limited import admit_limited, check_holders
 from .handle import RedisHandle
 from .index import group, has_creation_time
 from .new_jobs import MAX_JOBS, Paired, by_group, unit_of_jobs
@@ -102,7 +102,9 @@ async def _enqueue_by_rule(shards: Shards, jobs: Sequence[NewJob], now: datetime
         return of_new_jobs(jobs, known, now)
 
     def rule(tables: LoadedTables, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return rules.enqueue(tables, jobs, now)
+        answers = rules.enqueue(tables, jobs, now)
+        check_holders(shards, jobs, tables)
+        return answers
 
     (answers,) = await transact(shards, "enqueue", [jobs], needs, rule, now, "new")
     return answers

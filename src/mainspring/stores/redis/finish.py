@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...clock import EPOCH
+from ...errors import BadInput
 from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.outcome import Outcome
@@ -21,6 +22,7 @@ from ..rules.loaded import LoadedTables
 from ..rules.read_sets import KnownValues, Name, of_outcome, of_report
 from . import plain
 from .checkpoints import keep_checkpoints
+from .enqueue_limited import limit_elsewhere
 from .finish_script import MAX_PLAIN, end_plain
 from .handle import RedisHandle
 from .job_reads import read_jobs
@@ -67,6 +69,8 @@ def _makes_work(outcome: Outcome) -> bool:
 async def _finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     """The jobs whose outcomes are accepted. It tries the plain ends first, then the rule for the rest."""
     failpoint("finish.mid_batch")
+    if (then := [job for one in outcomes for job in one.then]) and (error := await limit_elsewhere(shards, then)):
+        raise BadInput(error)
     times = Counter(outcome.id for outcome in outcomes)
     simple = await _maybe_plain(shards, outcomes, times)
     done = await _finish_plain(

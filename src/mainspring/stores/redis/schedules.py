@@ -18,6 +18,7 @@ from ..rules.read_sets import KnownValues, Name, of_firing
 from . import plain
 from .aside import set_aside_schedules
 from .diff import schedule_commands
+from .enqueue_limited import limit_elsewhere
 from .handle import RedisHandle
 from .reads import fetch
 from .shard import Shard, Shards
@@ -123,7 +124,10 @@ async def _fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> lis
         return fire_one(tables, firing, now)
 
     fired = [Fired(True)] * len(firings)
-    left = list(range(len(firings)))
+    for n, firing in enumerate(firings if len(shards.all) > 1 else ()):
+        if firing.jobs and (error := await limit_elsewhere(shards, firing.jobs)):
+            fired[n] = Fired(False, error=error)
+    left = [n for n, one in enumerate(fired) if one.stands]
     if firings and len(shards.all) == 1 and plain.all_plain(firings):
         written = await plain.fire_plain(shards, firings, now, lambda: failpoint("fire.mid_step"))
         left = [n for n in left if n not in written]
