@@ -129,8 +129,8 @@ class _TickAudit:
 
     def _check_omissions(self, period: TimetablePeriod, until: datetime) -> None:
         """Fails if the ticks that the timetable omits are not recorded once each, up to the last recorded tick."""
-        last = max([tick.last_at or tick.at for tick in self._series if tick.at <= until], default=period.since)
         since = period.omits_since or period.since
+        last = max([tick.last_at or tick.at for tick in self._series if tick.at <= until], default=since)
         found = reference_ticks.omitted(period.spec, period.anchor, since, until) if _narrowed(period.spec) else []
         for why in _OMITTED:
             ticks = [tick for tick, reason in found if reason == why]

@@ -348,6 +348,17 @@ def test_omitted_ticks_on_both_sides_of_a_moved_tick_are_recorded_once() -> None
     assert [what.split(", ")[1:] for what in of("s1", verdict)[1:]] == [["2", "window"], ["2", "window"], []]
 
 
+def test_omitted_ticks_before_a_moved_tick_are_not_recorded_before_it_is_due() -> None:
+    entry = PlannedSchedule(name="u1", when="3", options={"window": Window("20:00", "21:00", tz="UTC")})
+    moves = (
+        worker("w1"), Create(at=1.0, entry=entry),
+        Arrange(at=6.5, action="reschedule", schedule="u1", given={"seconds": 15.0}),
+        Arrange(at=16.0, action="delete", schedule="u1"),
+    )  # fmt: skip
+    verdict = play(msgspec.structs.replace(plan(*moves), schedule_plan=SchedulePlan(releases=((),), users=(entry,))))
+    assert verdict.fine, verdict.report()
+
+
 def test_backfilled_tick_is_not_fired_again() -> None:
     often = PlannedSchedule(name="s1", when="3", options={"catch_up": "all", "overlap": "allow", "grace": 0.5})
     moves = [
