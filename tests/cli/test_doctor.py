@@ -62,7 +62,7 @@ async def test_doctor_has_a_finding_for_every_check_of_a_healthy_store(app):
     assert list(found) == [
         "store", "SQLite", "journal mode", "synchronous", "file", "log", "disk", "records", "documents", "schema",
         "clock", "workers", "slots", "leases", "backlog", "tasks", "queues", "schedules", "breakers", "dead",
-        "retention",
+        "retention", "limits",
     ]  # fmt: skip
     assert found["workers"].text == "1 alive with 10 slots"
     assert found["schema"].text.endswith(", the newest")

@@ -25,6 +25,7 @@ from mainspring.insight import queue_depth as depth
 from mainspring.records.api_key import KEY_PREFIX, SCOPES, TOKEN_PREFIX
 from mainspring.records.circuit import Breaker
 from mainspring.records.job import INTERNAL, UNREADABLE, Action, Job, NewJob, State
+from mainspring.records.limit import RECOUNT_KIND
 from mainspring.records.outcome import (
     Crashed,
     Done,
@@ -199,9 +200,10 @@ def test_stored_kinds_of_documents() -> None:
         record.WEBHOOKS._kind,
         record.STANDINGS._kind,
         inbound.TRIGGERS._kind,
+        RECOUNT_KIND,
     ]
     assert sorted(known) == [
-        "answer", "depth", "edit", "etag", "key_use", "queue_pauses", "session", "trigger", "trigger.call",
+        "answer", "depth", "edit", "etag", "key_use", "queue_pauses", "recount", "session", "trigger", "trigger.call",
         "trigger.open", "webhook", "webhook.standing", "welcome",
     ]  # fmt: skip
     assert says('kind="key"', "control")
@@ -239,7 +241,7 @@ def test_metric_labels_of_survived_errors() -> None:
     """Label values of mainspring_errors_survived_total, which alerts use."""
     assert text_of(r'SurvivedErrors\(\s*"(\w+)"') == {
         "api", "backlog", "backoff", "beat", "demo", "depth", "event_loop", "feed", "feed_reader", "finish", "health",
-        "idempotency", "key_use", "listener", "notify", "subscriber", "tally", "warm_up", "webhooks",
+        "idempotency", "key_use", "listener", "notify", "recount", "subscriber", "tally", "warm_up", "webhooks",
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..insight.diagnosis import DoctorFacts, ScheduleFact, findings, store_finding
+from ..insight.wrong_counts import wrong_counts
 from ..records.finding import Finding, Verdict, worst_verdict
 from ..records.job import FINAL, Job, State, UnreadableRecord
 from ..records.query import Filter
@@ -106,6 +107,7 @@ async def _facts(app: Mainspring, store: Store, answered: timedelta) -> DoctorFa
         oldest=await _oldest(store, now),
         overdue=overdue,
         orphaned=orphaned,
+        wrong_counts=await wrong_counts(store, now),
     )
 
 

@@ -17,6 +17,7 @@ from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Status
 from .stats import Stats
 from .why import Code, JobSurroundings, reasons
+from .wrong_counts import WrongCounts
 
 # A store that takes longer to answer is slow.
 SLOW_ANSWER = timedelta(seconds=1)
@@ -72,6 +73,8 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
     """States and tasks with jobs past their retention; None if the rules are not known here."""
     orphaned: Sequence[tuple[State, str]] = ()
     """The same, for tasks that neither this app nor a live worker knows."""
+    wrong_counts: WrongCounts | None = None
+    """What recounts of limits have corrected lately."""
 
 
 def findings(facts: DoctorFacts) -> list[Finding]:
@@ -89,6 +92,7 @@ def findings(facts: DoctorFacts) -> list[Finding]:
         _breakers(facts),
         _dead(facts),
         _retention(facts),
+        _limits(facts),
     ]
 
 
@@ -309,6 +313,16 @@ def _retention(facts: DoctorFacts) -> Finding:
     unknown = "" if facts.overdue is not None else "; --app checks them against its rules"
     text = f"{_count(finished, 'finished job')}, the oldest from {_span(facts.now - facts.oldest)} ago{unknown}"
     return Finding("retention", "ok", text)
+
+
+def _limits(facts: DoctorFacts) -> Finding:
+    wrong = facts.wrong_counts
+    if wrong is None:
+        return Finding("limits", "ok", "no recount has found a group that was counted wrong")
+    ago = _span(max(facts.now - wrong.at, timedelta(0)))
+    text = f"{_count(wrong.corrected, 'group')} counted wrong and corrected, last {ago} ago: {', '.join(wrong.names)}"
+    remedy = "nothing has to be repaired; if it comes again, report it with the log of a worker"
+    return Finding("limits", "warn", text, remedy)
 
 
 # words

@@ -18,6 +18,8 @@ MAX_RATE_JOBS = 1_000_000
 MAX_PER_SECONDS = 366 * 86_400
 # Running jobs that a group names at most.
 MAX_HOLDERS = 10
+# The kind of the documents of recounts.
+RECOUNT_KIND = "recount"
 
 
 class StoredLimit(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Pruner: deletes finished jobs and old audit entries as retention rules say, in small batches."""
+"""Pruner: deletes finished jobs and old audit entries as retention rules say, and recounts limits, in small batches."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import cast
 
 from msgspec import Struct
 
 from ..clock import EPOCH, Clock
 from ..config import Settings
+from ..errors import StoreError
 from ..events import Bus, JobsPruned, Pruned
 from ..ids import JobId
-from ..records.document import MIN_PRUNED_ROWS
+from ..records.document import MIN_PRUNED_ROWS, Document
 from ..records.job import FINAL, Action, Job, State
+from ..records.limit import RECOUNT_KIND
 from ..records.pruning import Pruning
 from ..records.query import End, Filter
 from ..records.run import Execution, LogLine
-from ..store import Store
+from ..store import LimitStore, Store
 from ..store.retry import StoreRetry
-from ..survived_errors import count_error
+from ..survived_errors import SurvivedErrors, count_error
 from ..task.retention import Retention, Rules, retention_of
 from .batch_size import BatchSize
 from .user_call import UserCalls
@@ -36,6 +39,11 @@ MIN_PAUSE_SECONDS = 0.01
 MAX_LOG_LINES = 10_000
 # Timeout of one call of the archive hook.
 ARCHIVE_SECONDS = 600.0
+# Seconds between two recounts of limits, and the groups that one call compares with their jobs.
+RECOUNT_SECONDS = 3600.0
+RECOUNTED_GROUPS = 500
+
+_uncounted = SurvivedErrors("recount", "the groups of limits are compared with their jobs in the next hour")
 
 
 class Archived(Struct, frozen=True):
@@ -73,12 +81,14 @@ class Pruner:
         self._calls = UserCalls(clock, ARCHIVE_SECONDS)
         self._tasks = tasks
         self._before = before
+        self._recount = LimitRecount(clock)
 
     async def run(self, store: Store, retry: StoreRetry, phase: float) -> None:
-        """Prunes as long as the worker lives; `phase` (0 to 1) spreads the prunings of several workers."""
+        """Prunes, and recounts limits, as long as the worker lives; `phase` (0 to 1) spreads several workers."""
         while True:
             await self._clock.sleep(self._interval() * (0.5 + phase))
             await retry("pruning", lambda: self.prune(store))
+            await self._recount.recount_if_due(store)
 
     def _interval(self) -> float:
         rules = [
@@ -165,3 +175,45 @@ class Pruner:
             count_error("archive", error)
             return False
         return True
+
+
+class LimitRecount:
+    """Compares the groups of limits with their jobs in each hour. A stop between two lots leaves the rest to later."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due_at = 0.0
+
+    async def recount_if_due(self, store: Store) -> None:
+        """Recounts unless it did within the hour."""
+        now = self._clock.monotonic()
+        if now < self._due_at or not store.capabilities.limits:
+            return
+        self._due_at = now + RECOUNT_SECONDS
+        with _uncounted.survive(StoreError):
+            await self._recount(store)
+
+    async def _recount(self, store: Store) -> None:
+        """Every worker compares the first lot, which costs a read if no job ever had a limit; one of them the rest."""
+        after = await self._recount_lot(store, None)
+        if after is not None and await _take_turn(store, self._clock.now()):
+            while after is not None:
+                after = await self._recount_lot(store, after)
+
+    async def _recount_lot(self, store: Store, after: str | None) -> str | None:
+        began, now = self._clock.monotonic(), self._clock.now()
+        found = await cast(LimitStore, store).recount_limits(after=after, limit=RECOUNTED_GROUPS, now=now)
+        if found.wrong:
+            from ..insight.wrong_counts import note_wrong_counts
+
+            await note_wrong_counts(store, found.wrong, now)
+        if found.after is not None:
+            await self._clock.sleep(max(MIN_PAUSE_SECONDS, self._clock.monotonic() - began))
+        return found.after
+
+
+async def _take_turn(store: Store, now: datetime) -> bool:
+    """Whether no other worker recounts all groups in this hour."""
+    until = now + timedelta(seconds=RECOUNT_SECONDS)
+    turn = Document(kind=RECOUNT_KIND, name="turn", text=now.isoformat(), expires_at=until)
+    return (await store.put_documents([turn], now=now))[0]

@@ -23,6 +23,7 @@ from .index import RUNNING_OF, bounds_of, limited_entry
 from .limit_groups import GroupScan, limited_groups, rearm, recount
 from .limit_rows import state_of
 from .records import unpacked
+from .releases import has_had_limits
 from .shard import Shard
 
 _encode = msgspec.json.Encoder().encode
@@ -69,6 +70,8 @@ class RedisLimits(RedisHandle):
     async def recount_limits(self, *, after: str | None = None, limit: int, now: datetime) -> Recount:
         with self._clock.outside():
             shards = self._open()
+            if not await has_had_limits(shards):
+                return Recount((), None)
             if after is None:
                 await shards.each(lambda shard: shard.script("forget", [micros(now)]))
             return await recount(shards, after, limit)

@@ -15,6 +15,7 @@ from ...records.limit import MAX_HOLDERS, LimitGroup, LimitUse, Recount, StoredL
 from ..ranks import MAX_PLAIN_RANK
 from ..rows import COLUMNS, HELD_INDEX_SQL, Row, job_of
 from ..rules.limits import NEW_GROUP, has_room, limit_of, opens_at
+from .file import LIMITS_VERSION
 from .handle import SqliteHandle
 from .limited_jobs import (
     as_json,
@@ -76,6 +77,8 @@ class SqliteLimits(SqliteHandle):
         return await self._read(lambda db: _groups(db, name, _GROUPS if key is None else _ONE_GROUP, values))
 
     async def recount_limits(self, *, after: str | None = None, limit: int, now: datetime) -> Recount:
+        if not await self._read(_has_had_limits):
+            return Recount((), None)
         counted = await self._write(lambda db: _recount(db, after or "", limit, micros(now)))
         if counted.wrong:
             self._idle = False
@@ -132,6 +135,11 @@ _STALE = """SELECT entry.job_id, entry.limit_key FROM mainspring_limited AS entr
 _WITHOUT_ENTRY = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running'
     AND rank > {MAX_PLAIN_RANK} AND id NOT IN (SELECT job_id FROM mainspring_limited WHERE standing = 1)"""
 _NEXT_LOT = "SELECT limit_key FROM mainspring_limit_groups WHERE limit_key > ? ORDER BY limit_key LIMIT ?"
+
+
+def _has_had_limits(db: sqlite3.Connection) -> bool:
+    """Whether a job with a limit was ever stored. So a file without limits is not written."""
+    return bool(db.execute("SELECT oldest FROM mainspring_schema").fetchone()[0] >= LIMITS_VERSION)
 
 
 def _recount(db: sqlite3.Connection, after: str, limit: int, now: int) -> Recount:
