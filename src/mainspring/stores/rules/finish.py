@@ -34,7 +34,7 @@ def finish_one(tables: Tables, outcome: Outcome) -> bool:
     if outcome.concludes is not None and _is_outdated(tables, job, outcome):
         suspended = {"state": State.WAITING, "ending": Ending.SUSPENDED, "failure": None, "result": None}
         outcome = replace(outcome, **suspended, then=(), task="")
-    elif is_last_crash(outcome) and _goes_on(tables, job.id) and not tables.graph(job.id).plan.grows:
+    elif outcome.state is State.DEAD and _is_cut_short(tables, outcome):
         # Nothing is left to conclude: a step was put back to work.
         waits = {"state": State.WAITING, "ending": Ending.SUSPENDED, "crash": False, "reset_attempts": True}
         outcome = replace(outcome, **waits, then=(), task="")
@@ -87,6 +87,12 @@ def _is_outdated(tables: Tables, job: Job, outcome: Outcome) -> bool:
         return job.cancel_reason is None
     flow = tables.flow(outcome.id)
     return flow is not None and flow.revision != outcome.concludes
+
+
+def _is_cut_short(tables: Tables, outcome: Outcome) -> bool:
+    """Whether the job has crashed for the last time, but is a flow with steps that go on."""
+    id = outcome.id
+    return is_last_crash(outcome) and _goes_on(tables, id) and not tables.graph(id).plan.grows
 
 
 def _goes_on(tables: Tables, id: JobId) -> bool:
