@@ -52,6 +52,24 @@ async def test_a_worker_frees_a_place_that_no_job_holds(tmp_path: Path, clock: V
     assert "limits were counted otherwise than their jobs, and corrected: task:charge ada" in caplog.text
 
 
+async def test_a_waiting_job_that_was_taken_for_a_running_one_is_claimed_again(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    app = Mainspring(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+
+    @app.task(limit=Limit(running=1, by="customer"))
+    async def charge(customer: str) -> None: ...
+
+    async with app:
+        handle = await charge.enqueue("ada")
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as db, db:
+            db.execute("UPDATE mainspring_limited SET standing = 1")
+            db.execute("DELETE FROM mainspring_limit_lines")
+        await LimitRecount(clock).recount_if_due(await app.connect())
+        await app.drain()
+        assert (await app.jobs.get(handle.id)).state == "completed"
+
+
 async def test_a_file_without_limits_is_not_written(tmp_path: Path, clock: VirtualClock) -> None:
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
     async with app:

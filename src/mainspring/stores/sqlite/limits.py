@@ -134,6 +134,7 @@ _STALE = """SELECT entry.job_id, entry.limit_key FROM mainspring_limited AS entr
                 WHERE line.limit_key = entry.limit_key))"""
 _WITHOUT_ENTRY = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running'
     AND rank > {MAX_PLAIN_RANK} AND id NOT IN (SELECT job_id FROM mainspring_limited WHERE standing = 1)"""
+_OF_IDS = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(?))"
 _NEXT_LOT = "SELECT limit_key FROM mainspring_limit_groups WHERE limit_key > ? ORDER BY limit_key LIMIT ?"
 
 
@@ -152,6 +153,10 @@ def _recount(db: sqlite3.Connection, after: str, limit: int, now: int) -> Recoun
     keys = [key for (key,) in db.execute(_NEXT_LOT, (after, limit)).fetchall()]
     stale = db.execute(_STALE, {"keys": as_json(keys)}).fetchall()
     wrong |= {key for _, key in stale}
-    drop_entries(db, [id for id, _ in stale])
+    if stale:
+        ids = [id for id, _ in stale]
+        drop_entries(db, ids)
+        # Those that are there, but stand elsewhere.
+        follow_jobs(db, [(None, job_of(row)) for row in db.execute(_OF_IDS, (as_json(ids),)).fetchall()])
     wrong |= settle_groups(db, keys)
     return Recount(tuple(sorted(wrong)), keys[-1] if len(keys) == limit else None)
