@@ -30,6 +30,7 @@ COMMANDS = {
     "import": "Import schedules from a crontab.",
     "jobs": "List, show and change jobs.",
     "keys": "Create, list and revoke API keys.",
+    "limits": "List and change limits of tasks, and show who waits.",
     "migrate": "Upgrade or downgrade the store's schema.",
     "prune": "Delete finished jobs that are past their retention.",
     "queues": "List, pause and resume queues.",
