@@ -155,6 +155,7 @@ WRONG_TYPES: dict[str, Any] = {
     "no_retry_on": 5, "concurrency": "5", "executor": 5, "soft_timeout": [], "memory_limit": [], "cpu_limit": [],
     "failed_ratio": "half", "breaker": "5", "on_failure": "mourn", "retention": 5, "unique_key": 5,
     "idempotency_key": b"x", "on_conflict": True, "debounce_limit": [], "expires": [], "tags": 5, "metadata": 5,
+    "limit": 5,
 }  # fmt: skip
 
 

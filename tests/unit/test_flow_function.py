@@ -321,7 +321,7 @@ def test_options_of_a_step_add_up() -> None:
         (lambda: careful.using(expires=datetime(2030, 1, 1, tzinfo=UTC)).step(), "expires of a step is a span"),
         (lambda: careful.using(on_conflict="raise").step(), "no on_conflict"),
         (lambda: careful.using(debounce_limit=5).step(), "no debounce_limit"),
-        (lambda: careful.using(at_once=5).step(), "comes with limits"),
+        (lambda: careful.using(at_once=5).step(), "at_once is for the jobs of a map"),
         (lambda: signal("approval", int, default=5), "default= is the value after the timeout"),
     ],
 )
@@ -335,7 +335,7 @@ def test_within_is_refused_for_a_step() -> None:
     from mainspring.task.step_options import planned_options
 
     with pytest.raises(BadFlow, match="no within="):
-        planned_options(CheckedOptions(), CheckedOptions(within=object()), None)
+        planned_options(CheckedOptions(), CheckedOptions(within=object()), None, None)
 
 
 def test_key_of_a_task_can_be_cleared_for_a_step() -> None:

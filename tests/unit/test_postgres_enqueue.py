@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import fields, replace
 
 from mainspring.records.job import NewJob
+from mainspring.records.limit import limit_key_of
 from mainspring.records.plan import Plan, PlannedStep
 from mainspring.records.step import StepRef, StepValue
 from mainspring.retry import Backoff
@@ -35,6 +36,7 @@ OTHER: dict[str, Any] = {
     "step": StepRef("f", 1, "default"),
     "refs": {"/a": StepValue(0)},
     "plan": Plan((PlannedStep("a", "a"),)),
+    "limit_key": limit_key_of("task:send", "ada"),
 }
 # A batch with keys is written by the rule.
 KEYS = {"unique_key", "idempotency_key", "on_conflict", "debounce_limit", "collect"}
