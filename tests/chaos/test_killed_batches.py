@@ -94,8 +94,11 @@ def test_no_acknowledged_signal_is_lost_though_workers_are_killed(crew: Crew) ->
     given: dict[str, int] = {}
     for n in range(KILLS):
         victim = crew.start(f"victim{n}", **QUICK)
+        first, *others = ids[n * WAITING // KILLS : (n + 1) * WAITING // KILLS]
+        # Makes a job due: the victim before may have left none.
+        given[first] = give(crew, first, n)
         until(lambda victim=victim: len(victim.lines("start")) > 0, 30)
-        for id in ids[n * WAITING // KILLS : (n + 1) * WAITING // KILLS]:
+        for id in others:
             given[id] = give(crew, id, n)
         victim.kill()
     crew.start("last", **QUICK)
