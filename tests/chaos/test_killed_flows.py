@@ -54,6 +54,8 @@ def all_ended(crew: Crew) -> bool:
 
 def audited(crew: Crew) -> Audit:
     """The audit of all jobs and flows, after its checks."""
+    # While workers live that end the commits of the killed, and their own last ones.
+    assert crew.ground.complaints() == []
     audit = crew.audit()
     audit.check(audit.jobs.keys(), attempts=MAX_CRASHES)
     assert asyncio.run(audit_flows(crew.ground.url, audit.jobs)) >= len(crew.acknowledged)
